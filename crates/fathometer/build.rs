@@ -6,14 +6,14 @@ use std::{env, fs};
 
 /// Data folders that `fathometer-lab` embeds.
 const FOLDERS: [&str; 4] = ["papers", "paths", "eras", "servers"];
-/// Other sources, besides the crates and the data folders.
+/// Source files outside the crates and the data folders.
 const SOURCES: [&str; 2] = ["Cargo.toml", "Cargo.lock"];
 
 fn main() {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"))
         .join("../..")
         .canonicalize()
-        .expect("the workspace is two folders up");
+        .expect("the workspace root is two folders above this crate");
     name_commit(&root);
 }
 
@@ -39,7 +39,7 @@ fn name_commit(root: &Path) {
         commit.unwrap_or_default()
     );
     println!("cargo::rustc-env=FATHOMETER_MODIFIED={modified}");
-    // A changed source may differ from the commit, so this script runs again.
+    // Reruns this script when a source file changes: the sources may then differ from the commit.
     for source in SOURCES {
         println!("cargo::rerun-if-changed={}", root.join(source).display());
     }
@@ -49,7 +49,7 @@ fn name_commit(root: &Path) {
             println!("cargo::rerun-if-changed={sources}");
         }
     }
-    // A commit of unchanged sources changes only the version line. Only a release build is compiled again for it.
+    // A new commit without changed sources changes only the version line. Only release builds are recompiled for it.
     if env::var("PROFILE").is_ok_and(|profile| profile == "release")
         && let Some(log) = git(root, &["rev-parse", "--git-path", "logs/HEAD"])
         && root.join(&log).exists()
@@ -58,8 +58,8 @@ fn name_commit(root: &Path) {
     }
 }
 
-/// The commit that is checked out; `None` if `root` is not the top of a checkout. A source archive may lie inside
-/// another checkout.
+/// Returns the checked-out commit. `None` if `root` is not the top of a checkout, as for a source archive that was
+/// extracted inside another checkout.
 fn commit(root: &Path) -> Option<String> {
     let top = git(root, &["rev-parse", "--show-toplevel"])?;
     let top = Path::new(&top).canonicalize().ok()?;
@@ -86,7 +86,7 @@ fn modified(root: &Path) -> Option<bool> {
 fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new("git");
     command.arg("-C").arg(root).args(arguments);
-    // A git hook sets these variables, for a checkout that may be another one.
+    // A git hook sets these variables, possibly for another checkout.
     for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
         command.env_remove(variable);
     }

@@ -1,5 +1,5 @@
-//! Embeds the data folders (papers, paths, eras, servers) in the library, so that a new paper, path profile, era or server
-//! needs no change of Rust code.
+//! Embeds the data folders (papers, paths, eras, servers) in the library. So a new paper, path profile, era or server
+//! requires no change of Rust code.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn main() {
     let root = Path::new(&env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"))
         .join("../..")
         .canonicalize()
-        .expect("the workspace is two folders up");
+        .expect("the workspace is two levels above this crate");
     let mut files = Vec::new();
     for folder in FOLDERS {
         println!("cargo::rerun-if-changed={}", root.join(folder).display());
@@ -23,7 +23,7 @@ fn main() {
     for file in files {
         let name = file
             .strip_prefix(&root)
-            .expect("it was found below the root");
+            .expect("the file is below the root");
         writeln!(
             code,
             "    ({:?}, include_str!({:?})),",

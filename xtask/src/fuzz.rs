@@ -22,7 +22,7 @@ const COVERAGE: &str = "-Cpasses=sancov-module \
 
 /// The longest input, in bytes. The limits of the state machines are below it.
 const LONGEST_INPUT: u32 = 65_536;
-/// Seconds after which one input counts as an endless loop.
+/// Seconds after which an input counts as an endless loop.
 const ENDLESS: u32 = 10;
 /// Resident memory, in MiB, above which a target counts as unbounded.
 const MEMORY: u32 = 1024;
@@ -118,7 +118,7 @@ fn side_by_side<T: Sync, R: Send>(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The targets in alphabetical order; each is a file in `fuzz/targets`.
+/// Returns the targets in alphabetical order; each is a file in `fuzz/targets`.
 fn targets(fuzz: &Path) -> Result<Vec<String>, String> {
     let folder = fuzz.join("targets");
     let failed = |error| format!("failed to read {}: {error}", folder.display());
@@ -166,7 +166,7 @@ fn build(fuzz: &Path) -> Result<PathBuf, String> {
     Ok(folder.join(host).join("release"))
 }
 
-/// The target triple of this machine, as the compiler reports it.
+/// Returns the target triple of this machine, as the compiler reports it.
 fn host() -> Result<String, String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = Command::new(rustc)
@@ -194,7 +194,7 @@ fn fuzz_one(
         fs::create_dir_all(folder)
             .map_err(|error| format!("failed to make {}: {error}", folder.display()))?;
     }
-    // libFuzzer writes interesting inputs to the first folder and only reads the others.
+    // libFuzzer writes interesting inputs to the first folder, and only reads the other folders.
     let mut command = Command::new(binaries.join(target));
     command
         .arg(format!("-max_total_time={}", arguments.seconds.max(1)))

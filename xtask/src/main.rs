@@ -35,9 +35,9 @@ enum Chore {
     Fuzz(fuzz::Arguments),
     /// Test the limits of hosts on a kernel that has only control groups v2.
     Vm(vm::Arguments),
-    /// Measure the speed bars: limits relative to reference programs or to the clock.
+    /// Measure the performance targets: limits relative to reference programs, or limits of time.
     Bench(bench::Arguments),
-    /// Measure and simulate what limits a load test of many ranks: the tables of docs/scale.md.
+    /// Measure and simulate the limits of a load test with many ranks: the tables of docs/scale.md.
     Scale(scale::Arguments),
     /// Run the origin server under attack, together with a load of well-behaved clients.
     Soak(soak::Arguments),

@@ -1,6 +1,6 @@
 //! `cargo xtask publish`: copies a run of a study to `runs/published`, without files that can be regenerated.
 //!
-//! Packets are kept of one valid replicate of each cell: those at the client's tap, headers only, compressed.
+//! Publishes the packets of one valid replicate of each cell: captured at the client's tap, headers only, compressed.
 //! Wireshark reads such files, so the packets can be counted again.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ pub(crate) struct Arguments {
     run: PathBuf,
     /// Name of the new folder in runs/published, as in 2026-11-26-2-core-vm-nielsen97.
     name: String,
-    /// Bytes that are kept of each packet: the IP and TCP headers and the first line of a request.
+    /// Bytes of each packet to publish: the IP and TCP headers and the first line of a request.
     #[arg(long, value_name = "BYTES", default_value_t = 128)]
     heads: u32,
     /// Publish no packets.
@@ -79,7 +79,7 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file with the packets at the client's tap.
+/// Returns the file with the packets at the client's tap.
 fn capture(run: &Path, folder: &str) -> PathBuf {
     run.join(folder).join("capture.pcapng")
 }

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 const BEGIN: &str = "<!-- tables: cargo xtask scale --write -->\n";
 const END: &str = "<!-- end of the tables -->\n";
 
-/// Measure and simulate what limits a load test of many ranks.
+/// Measure and simulate the limits of a load test with many ranks.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Write the tables to docs/scale.md instead of stdout.

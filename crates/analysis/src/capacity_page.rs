@@ -18,7 +18,7 @@ const RIGHT: f64 = 16.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = HEIGHT - 26.0;
 
-/// What a capacity search found.
+/// The result of a capacity search.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CapacityReport {
     /// The server's URL.
@@ -27,30 +27,30 @@ pub struct CapacityReport {
     pub facts: Vec<(String, String)>,
     /// The unit of loads, as in `requests/s`.
     pub unit: String,
-    /// One sentence for each SLO, and whether its interval was found.
+    /// One sentence for each SLO, and whether the search found its interval.
     pub answers: Vec<(String, bool)>,
     /// A point for each load, in ascending order.
     pub points: Vec<LoadPoint>,
     /// The ends of the intervals, each as a load and a label.
     pub ends: Vec<(f64, String)>,
-    /// The load of the curve's knee, if it has one.
+    /// The load at the knee of the curve; `None` if the curve has no knee.
     pub knee: Option<f64>,
 }
 
-/// What the trials at one load measured.
+/// The measurements of the trials at one load.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LoadPoint {
-    /// The load; above zero.
+    /// The load, above zero.
     pub load: f64,
     /// Median and 99th percentile of the latency in milliseconds.
     pub latency_ms: Option<[f64; 2]>,
     /// Completed exchanges per second.
     pub completed_per_s: Option<f64>,
-    /// The largest share of exchanges that violate an SLO, 0 to 1.
+    /// The largest share of exchanges that violate one SLO, 0 to 1.
     pub bad_share: f64,
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub fn render(report: &CapacityReport) -> String {
     let latency = |place: usize| -> Vec<(f64, f64)> {
         let of = |point: &LoadPoint| Some((point.load, point.latency_ms?[place]));

@@ -1,4 +1,4 @@
-//! Seconds since the Unix epoch as a readable date in UTC; lengths of time as text.
+//! Formats seconds since the Unix epoch as a date in UTC, and durations as text.
 
 use fathometer_model::calendar;
 
@@ -18,7 +18,7 @@ pub fn utc(seconds: f64) -> String {
     )
 }
 
-/// A length of time as in `3 min 20 s`, `2 h 5 min` or `12 s`.
+/// A duration, as in `3 min 20 s`, `2 h 5 min` or `12 s`.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     match whole {
@@ -32,7 +32,7 @@ pub fn duration(seconds: f64) -> String {
 mod tests {
     use super::*;
 
-    // GNU date -u -d @N.
+    // Expected values from GNU date -u -d @N.
     #[test]
     fn dates_are_those_of_gnu_date() {
         assert_eq!(utc(0.0), "1970-01-01 00:00 UTC");

@@ -1,4 +1,4 @@
-//! How close our figures are to the published figures, against tolerances that the study states.
+//! The differences between our figures and the published figures, compared with tolerances that the study states.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use crate::tables::{Measured, RowResult, TableResult};
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Acceptance {
-    /// Its identifier.
+    /// The identifier of the tolerance.
     pub id: String,
-    /// What is compared.
+    /// The compared figures, in a few words.
     pub title: String,
     /// The era whose figures should match the paper.
     pub era: String,
@@ -46,7 +46,7 @@ pub struct CalibratedFigures {
     /// The groups of columns; empty: all.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// What was calibrated with these figures.
+    /// The use of these figures in a calibration.
     pub reason: String,
 }
 
@@ -56,25 +56,25 @@ pub struct CalibratedFigures {
 pub struct Explanation {
     /// The tolerance's identifier.
     pub acceptance: String,
-    /// The tables that it applies to; empty: all.
+    /// The tables that the explanation concerns; empty: all.
     #[serde(default)]
     pub tables: Vec<String>,
-    /// The rows that it applies to; empty: all.
+    /// The rows that the explanation concerns; empty: all.
     #[serde(default)]
     pub rows: Vec<String>,
-    /// The groups of columns that it applies to; empty: all.
+    /// The groups of columns that the explanation concerns; empty: all.
     #[serde(default)]
     pub groups: Vec<String>,
-    /// The mechanism, with its evidence.
+    /// The mechanism that causes the difference, with its evidence.
     pub text: String,
 }
 
 /// A tolerance and its comparisons.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Closeness {
-    /// Its identifier.
+    /// The identifier of the tolerance.
     pub id: String,
-    /// What is compared.
+    /// The compared figures, in a few words.
     pub title: String,
     /// The era.
     pub era: String,
@@ -85,20 +85,21 @@ pub struct Closeness {
 }
 
 impl Closeness {
-    /// Number of comparisons within the tolerance, without those whose published figure calibrated a model.
+    /// Number of comparisons within the tolerance. Comparisons with figures that calibrated a model are excluded.
     pub fn within(&self) -> usize {
         let independent = self.comparisons.iter().filter(|c| c.calibrated.is_none());
         independent.filter(|c| c.is_within()).count()
     }
 
-    /// Number of comparisons for which we measured a figure, without those whose published figure calibrated a model.
+    /// Number of comparisons for which we measured a figure. Comparisons with figures that calibrated a model are
+    /// excluded.
     pub fn measured(&self) -> usize {
         let independent = self.comparisons.iter().filter(|c| c.calibrated.is_none());
         independent.filter(|c| c.off_pct.is_some()).count()
     }
 
-    /// Counts of the comparisons whose published figure calibrated a model: those within the tolerance, and those
-    /// measured.
+    /// Numbers of comparisons with figures that calibrated a model: the comparisons within the tolerance, and the
+    /// measured comparisons.
     pub fn calibrated(&self) -> (usize, usize) {
         let measured = |c: &&Comparison| c.calibrated.is_some() && c.off_pct.is_some();
         let measured: Vec<_> = self.comparisons.iter().filter(measured).collect();
@@ -106,8 +107,8 @@ impl Closeness {
         (within, measured.len())
     }
 
-    /// The number of comparisons within the tolerance, as in `7 of 8; calibrated: 2 of 2`; `not measured` if there is
-    /// no measured figure.
+    /// The number of comparisons within the tolerance, as in `7 of 8; calibrated: 2 of 2`; `not measured` without any
+    /// measured figure.
     pub fn counts(&self) -> String {
         let independent =
             (self.measured() > 0).then(|| format!("{} of {}", self.within(), self.measured()));
@@ -132,19 +133,19 @@ pub struct Comparison {
     pub row: String,
     /// The name of the group of columns.
     pub group: String,
-    /// Our figure; `None` when it was not measured or is invalid.
+    /// Our figure; `None` if it was not measured or is invalid.
     pub ours: Option<f64>,
     /// The published figure.
     pub published: f64,
-    /// Whether the published figure was derived rather than printed.
+    /// Whether the published figure is derived from printed figures, and not printed itself.
     pub derived: bool,
     /// The difference between our figure and the published figure, in percent of the published figure.
     pub off_pct: Option<f64>,
     /// The tolerance, in percent.
     pub tolerance_pct: f64,
-    /// The explanation, when the comparison misses the tolerance.
+    /// The explanation, if the comparison misses the tolerance.
     pub explanation: Option<String>,
-    /// What was calibrated with the published figure.
+    /// The use of the published figure in a calibration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibrated: Option<String>,
 }
@@ -152,7 +153,7 @@ pub struct Comparison {
 impl Comparison {
     /// Whether our figure was measured and lies within the tolerance.
     pub fn is_within(&self) -> bool {
-        // A difference of exactly the tolerance counts as within, whatever the rounding of the division.
+        // A difference that equals the tolerance counts as within; the rounding of the division must not change this.
         self.off_pct
             .is_some_and(|off| off.abs() <= self.tolerance_pct * (1.0 + 1e-9))
     }
@@ -193,7 +194,7 @@ fn compared(
     let Some(column) = table.column(&acceptance.column) else {
         return Vec::new();
     };
-    // Each section of a table has all rows, the base too.
+    // Each section of a table has all rows, including the base row.
     let base_of = |compared: &RowResult, label: &str| {
         let mut rows = table.rows.iter();
         rows.find(|row| row.label == label && row.section == compared.section)

@@ -1,8 +1,7 @@
 //! The page of a content analysis: one HTML file without scripts, and without requests to the outside.
 //!
 //! The answers come first, then all treatments, then images before and after, each list with the largest saving
-//! first. Images are `data:` URLs. They are untrusted files; the browser decodes them as it decodes those of any
-//! site.
+//! first. Images are `data:` URLs. They are untrusted: the browser decodes them like the images of any site.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -15,7 +14,7 @@ use crate::page;
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:";
 const STYLE: &str = include_str!("content_page.css");
 
-/// What treatments of a site save.
+/// The bytes that treatments of a site save.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ContentReport {
     /// The site: a folder, an archive or a list.
@@ -26,7 +25,7 @@ pub struct ContentReport {
     pub facts: Vec<(String, String)>,
     /// All treatments, with the largest saving first.
     pub treatments: Vec<Treatment>,
-    /// How to read the CPU times.
+    /// An explanation of the CPU times.
     pub remark: String,
     /// The files with the largest savings.
     pub files: Vec<FileSaving>,
@@ -34,13 +33,13 @@ pub struct ContentReport {
     pub images: Vec<ImagePair>,
     /// Images that HTML and CSS could replace, with the largest saving first.
     pub replaced: Vec<Replaced>,
-    /// What the result leaves out, with the reason.
+    /// The exclusions from the result, each with the reason.
     pub notes: Vec<String>,
-    /// What could not be read or treated; empty if the result is complete.
+    /// The files that could not be read or treated; empty if the result is complete.
     pub incomplete: Vec<String>,
 }
 
-/// What one treatment saves on the whole site.
+/// The effect of one treatment on the whole site.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Treatment {
     /// The name of the treatment.
@@ -55,7 +54,7 @@ pub struct Treatment {
     pub encode: String,
     /// CPU time to decode all files: median and spread, in words.
     pub decode: String,
-    /// What the treatment changes, if it is lossy.
+    /// The changes to the content, if the treatment is lossy.
     pub distortion: Option<String>,
 }
 
@@ -103,9 +102,9 @@ pub struct Replaced {
     pub path: String,
     /// The original file.
     pub file: ImageFile,
-    /// Whether the replacement shows the same pixels; otherwise its fonts differ from the image.
+    /// Whether the replacement shows the same pixels; otherwise its fonts differ from the fonts in the image.
     pub is_exact: bool,
-    /// Whether the text is taken from the site's pages; otherwise the reader must fill it in.
+    /// Whether the text comes from the site's pages; otherwise the reader must write it.
     pub has_text: bool,
     /// The number of tags that show the image.
     pub tags: u64,
@@ -113,8 +112,7 @@ pub struct Replaced {
     pub bytes_before: u64,
     /// Bytes of the HTML and CSS that replace all these tags.
     pub bytes_after: u64,
-    /// The HTML and CSS that replace one tag. The page shows this text unescaped, so it must not contain markup of
-    /// the site.
+    /// The HTML and CSS that replace one tag. The page shows it unescaped, so it must not contain markup of the site.
     pub html: String,
 }
 
@@ -125,7 +123,7 @@ impl Replaced {
     }
 }
 
-/// The whole page.
+/// Returns the whole page.
 pub fn render(report: &ContentReport) -> String {
     let body = html! {
         header {
@@ -141,7 +139,7 @@ pub fn render(report: &ContentReport) -> String {
         }
         main {
             section {
-                h2 { "What each treatment saves" }
+                h2 { "Savings by treatment" }
                 (treatments(report))
                 p.remark { (report.remark) }
             }
@@ -154,7 +152,7 @@ pub fn render(report: &ContentReport) -> String {
             @if !report.images.is_empty() {
                 section {
                     h2 { "Images before and after" }
-                    p.remark { "On the left the file of the site, on the right the smallest treated file, each in its own size." }
+                    p.remark { "Left: the file of the site. Right: the smallest treated file. Both have their natural size." }
                     @for pair in &report.images { (image_pair(pair)) }
                 }
             }
@@ -163,7 +161,7 @@ pub fn render(report: &ContentReport) -> String {
                     h2 { "Images that HTML and CSS could replace" }
                     p.remark {
                         "These are proposals; they are not applied. "
-                        "On the left the image, on the right the HTML and CSS as this browser "
+                        "Left: the image. Right: the HTML and CSS as this browser "
                         "shows them. Bytes are counted before content coding; each image that is replaced saves one request."
                     }
                     @for replaced in &report.replaced { (replacement(replaced)) }
@@ -220,7 +218,7 @@ fn treatments(report: &ContentReport) -> Markup {
     }
 }
 
-/// A bar for a share of the width. A treatment that adds bytes, as a dictionary may, has no bar.
+/// A bar for a share of the width. A treatment that adds bytes has no bar; a dictionary may add bytes.
 fn bar(share: f64) -> Markup {
     let percent = 100.0 * share.clamp(0.0, 1.0);
     html! { i style=(format!("width: {percent:.1}%")) {} }

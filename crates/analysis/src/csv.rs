@@ -1,6 +1,5 @@
-//! Comma-separated values as in RFC 4180: quoted fields, doubled quotes, line breaks inside quotes. The reader
-//! copies its input and is not optimised for speed, because it reads only short texts that are compiled into
-//! the program.
+//! Comma-separated values (RFC 4180): quoted fields, doubled quotes, line breaks inside quotes. The reader copies its
+//! input and is not optimised for speed, because it reads only short texts that are compiled into the program.
 
 use std::borrow::Cow;
 
@@ -8,8 +7,8 @@ use std::borrow::Cow;
 /// not begin another record.
 ///
 /// # Errors
-/// The line (from 1) and what is wrong there: a quote inside an unquoted field, text after a closing quote, or
-/// a quote that is never closed.
+/// Returns the line number (from 1) and the problem: a quote inside an unquoted field, text after a closing quote, or
+/// a missing closing quote.
 pub fn records(text: &str) -> Result<Vec<Vec<String>>, (usize, &'static str)> {
     let mut records = Vec::new();
     let mut record = Vec::new();
@@ -65,7 +64,7 @@ pub fn records(text: &str) -> Result<Vec<Vec<String>>, (usize, &'static str)> {
     Ok(records)
 }
 
-/// A field in the form that [`records`] reads: quoted if necessary.
+/// A field that [`records`] can read: quoted if necessary.
 pub fn field(text: &str) -> Cow<'_, str> {
     if text.contains([',', '"', '\r', '\n']) {
         Cow::Owned(format!("\"{}\"", text.replace('"', "\"\"")))

@@ -16,7 +16,7 @@ use crate::study::StudyData;
 use crate::sweep::CurveResult;
 use crate::tables::TableResult;
 
-/// From this number of replicates on, intervals are less than twice as wide as with many replicates.
+/// The smallest number of replicates for narrow intervals: shorter than twice the intervals of many replicates.
 const ENOUGH: usize = 5;
 
 /// A run, read and evaluated against its study.
@@ -38,15 +38,14 @@ pub struct Digest<'a> {
     pub closeness: Vec<Closeness>,
     /// The claims.
     pub claims: Vec<ClaimResult>,
-    /// How much the machines differ; empty in a run of one machine.
+    /// The differences between the machines; empty in a run of one machine.
     pub machine_differences: Vec<MachineDifference>,
     /// The A/A tests; `None` if the run has no equal cells.
     pub equal_cells: Option<EqualCells>,
 }
 
 impl<'a> Digest<'a> {
-    /// Reads a run and evaluates it. The result depends on the folder only: it is the same at any time, on any
-    /// machine.
+    /// Reads a run and evaluates it. The result depends only on the folder and the study, and not on time or machine.
     ///
     /// # Errors
     /// When the run cannot be read.
@@ -73,7 +72,7 @@ impl<'a> Digest<'a> {
         self.run.levels("era")
     }
 
-    /// The number of replicates of every interval that judges a claim.
+    /// The number of replicates of each interval that judges a claim.
     fn replicates_of_claims(&self) -> impl Iterator<Item = usize> {
         let verdicts = self.claims.iter().flat_map(|claim| &claim.eras);
         let parts = verdicts.flat_map(|verdict| &verdict.parts);
@@ -103,8 +102,8 @@ impl<'a> Digest<'a> {
         }
     }
 
-    /// A sentence that warns when verdicts use so few replicates that only large effects can be decided; `None`
-    /// when there are enough.
+    /// A warning that verdicts use few replicates, so that only large effects can be decided; `None` if the replicates
+    /// suffice.
     pub fn coverage_caveat(&self) -> Option<String> {
         let fewest = self.replicates_of_claims().min()?;
         // An interval extends 3.2 standard errors to each side with four replicates, and 12.7 with two.
@@ -164,7 +163,7 @@ pub struct ValiditySummary {
     pub cells_partly_valid: usize,
     /// Cells whose replicates are all invalid.
     pub cells_invalid: usize,
-    /// The largest 99th percentile of lateness of any replicate, in milliseconds.
+    /// The largest 99th percentile of lateness over all replicates, in milliseconds.
     pub lateness_p99_ms: f64,
     /// The largest lateness of any packet, in milliseconds.
     pub lateness_max_ms: f64,

@@ -1,11 +1,11 @@
 //! A/A tests: cells of a run that differ only in a label, compared as claims compare cells.
 //!
 //! The label is the level of the factor [`COPY`], which has no effect on the measurement. So a difference between
-//! two copies is noise: either the noise between replicates, which the intervals contain, or other noise, which they
-//! do not contain. The share of comparisons that report a difference shows which of the two it is.
+//! two copies is noise. The intervals cover the noise between replicates, but no other noise. If there is other noise,
+//! too many comparisons report a difference.
 //!
-//! The method is that of claims about a ratio: replicates are paired, the interval has the run's level, and several
-//! comparisons have a simultaneous level (Bonferroni). The number of differences is compared with the binomial
+//! The method is that of claims about a ratio: replicates are paired, the interval has the run's level, and all
+//! comparisons together have a simultaneous level (Bonferroni). The number of differences is compared with the binomial
 //! distribution, which is exact for independent comparisons. The metrics of a pair depend on each other, so a number
 //! above the bound is a hint and not a proof.
 
@@ -23,11 +23,11 @@ use crate::selection::{COPY, FIRST_COPY};
 use crate::statistics::distributions::{binomial_quantile, binomial_tail};
 use crate::statistics::{Basis, Interval, Intervals, Sides, simultaneous_level};
 
-/// The probability that chance alone gives at most [`EqualCellsCount::expected_at_most`] differences between equal
-/// cells.
+/// The smallest probability that chance alone gives at most [`EqualCellsCount::expected_at_most`] differences between
+/// equal cells.
 const CONFIDENCE: f64 = 0.95;
 
-/// The metrics that are compared, if the run has them: of page retrievals, loads and capacity searches.
+/// The compared metrics of page retrievals, loads and capacity searches. Metrics that a run lacks are skipped.
 pub const METRICS: [&str; 10] = [
     "elapsed_s",
     "packets",
@@ -45,11 +45,11 @@ pub const METRICS: [&str; 10] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CopyVerdict {
-    /// The interval of the ratio excludes 1: a difference is reported although there is none.
+    /// The interval of the ratio excludes 1: a false alarm.
     Different,
-    /// The interval contains 1 and lies within the margin in which claims call ratios equal.
+    /// The interval contains 1 and lies within the margin of equality that claims use.
     Equal,
-    /// The interval contains 1 and extends beyond that margin, or there is no interval.
+    /// The interval contains 1 and extends beyond the margin, or there is no interval.
     Undecided,
 }
 
@@ -80,17 +80,17 @@ impl CopyVerdict {
 /// Two copies of a cell, compared in one metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CopyComparison {
-    /// The study's block.
+    /// The block of the study.
     pub block: String,
     /// The levels that both cells have.
     pub cell: CellKey,
-    /// The name of both cells in the run: the levels that vary in the block.
+    /// The name of both cells in the run: their levels of the factors that vary in the block.
     pub name: String,
     /// The labels of the denominator and of the numerator.
     pub copies: [String; 2],
     /// The metric.
     pub metric: String,
-    /// Number of replicates; the smaller number if the cells have different replicates.
+    /// Number of replicates; if the cells have different numbers, the smaller one.
     pub n: usize,
     /// Whether replicates were compared in pairs.
     pub sides: Sides,
@@ -98,10 +98,9 @@ pub struct CopyComparison {
     pub ratio: Option<f64>,
     /// The interval of the ratio, at the level of the run.
     pub interval: Option<Interval>,
-    /// The interval of the ratio at the simultaneous level, at which the intervals of all comparisons cover
-    /// together.
+    /// The interval of the ratio at the simultaneous level of all comparisons.
     pub simultaneous: Option<Interval>,
-    /// The verdict by the interval.
+    /// The verdict from the interval.
     pub verdict: CopyVerdict,
 }
 
@@ -118,7 +117,7 @@ impl CopyComparison {
     }
 }
 
-/// Ratios near 1 need three decimals; the ends of an interval of two replicates may be millions.
+/// The text of a ratio. Ratios near 1 need three decimals; an interval of two replicates may end at millions.
 fn ratio_text(ratio: f64) -> String {
     match ratio.abs() < 10.0 {
         true => format!("{ratio:.3}"),
@@ -126,7 +125,7 @@ fn ratio_text(ratio: f64) -> String {
     }
 }
 
-/// How many comparisons of equal cells report a difference.
+/// The number of comparisons of equal cells that report a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct EqualCellsCount {
     /// The level of each interval.
@@ -144,7 +143,7 @@ pub struct EqualCellsCount {
 }
 
 impl EqualCellsCount {
-    /// The result in a sentence or two.
+    /// The result in one or two sentences.
     pub fn sentence(&self) -> String {
         let percent = format!("{:.1}", 100.0 * self.level);
         let percent = percent.trim_end_matches(".0");
@@ -225,14 +224,14 @@ impl EqualCells {
     }
 }
 
-/// Two cells that differ only in [`COPY`], and their levels without it.
+/// Two cells that differ only in [`COPY`], and their common levels.
 struct Pair<'a> {
     shared: CellKey,
     first: &'a Cell,
     second: &'a Cell,
 }
 
-/// Pairs of the first copy with each later copy.
+/// Pairs of the first copy with each other copy.
 fn pairs(run: &Run) -> Vec<Pair<'_>> {
     let mut copies: BTreeMap<(&str, CellKey), Vec<&Cell>> = BTreeMap::new();
     for cell in &run.cells {

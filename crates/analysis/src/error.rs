@@ -32,7 +32,7 @@ pub enum Error {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem in this line.
         message: String,
     },
     /// The run was written by a later version, in a format that this version does not support.
@@ -53,7 +53,7 @@ pub enum Error {
     Study {
         /// The name of the study's file.
         file: &'static str,
-        /// What is wrong, where, and how to correct it.
+        /// The problem, its place in the file, and the correction.
         message: String,
     },
 }

@@ -2,8 +2,8 @@
 //! a cell.
 //!
 //! A replicate has one metric for each resource that [`crate::bottleneck::gave_out`] can name, and one metric for "no
-//! resource": 1 for the resource that was exhausted first, 0 for all others. So the mean over replicates is the share of
-//! replicates, in tables and claims, as for any other metric. The evidence is in `capacity.json`.
+//! resource". The metric of the resource that was exhausted first is 1; all others are 0. So the mean of a metric over
+//! replicates is the share of replicates. The evidence is in `capacity.json`.
 
 use std::fmt;
 
@@ -13,24 +13,23 @@ use serde::Serialize;
 use crate::bottleneck::{GaveOut, Resource};
 use crate::run::Cell;
 
-/// The prefix of the metrics' names, before the name of a resource with underscores, or before
-/// `nothing`.
+/// The prefix of the metrics' names. It precedes the name of a resource (with underscores) or `nothing`.
 const PREFIX: &str = "capacity_gave_out_";
 const NOTHING: &str = "nothing";
 
 /// The resource that was exhausted first in most of the replicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct MostFrequent {
-    /// The resource; `None` if no probed resource was exhausted. If several have the same count, the first in the order of
-    /// [`Resource::ALL`].
+    /// The resource; `None` if no probed resource was exhausted. Of several resources with the same count, it is the
+    /// first in the order of [`Resource::ALL`].
     pub resource: Option<Resource>,
     /// The number of replicates in which this resource was exhausted first.
     pub replicates: usize,
-    /// The number of valid replicates that were judged.
+    /// The number of valid replicates with a result.
     pub of: usize,
 }
 
-/// Writes text as in `host's processor time (3 of 4)`.
+/// Writes text as in `host's CPU time (3 of 4)`.
 impl fmt::Display for MostFrequent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let noun = noun(self.resource);
@@ -43,7 +42,7 @@ pub fn noun(resource: Option<Resource>) -> &'static str {
     resource.map_or("no probed resource", Resource::noun)
 }
 
-/// The metrics of a replicate.
+/// The metrics of a replicate from its result.
 pub fn metrics(found: &GaveOut) -> impl Iterator<Item = (String, f64)> + use<> {
     let found = found.resource;
     candidates().map(move |resource| {
@@ -52,7 +51,7 @@ pub fn metrics(found: &GaveOut) -> impl Iterator<Item = (String, f64)> + use<> {
     })
 }
 
-/// The resource that was exhausted first in a replicate; `None` when the replicate was not judged.
+/// The resource that was exhausted first in a replicate; the outer `None` means that the replicate has no result.
 pub fn of_replicate(record: &ReplicateRecord) -> Option<Option<Resource>> {
     let from = record.metrics.range(PREFIX.to_owned()..);
     let mut ours = from.take_while(|(name, _)| name.starts_with(PREFIX));
@@ -63,12 +62,13 @@ pub fn of_replicate(record: &ReplicateRecord) -> Option<Option<Resource>> {
     }
 }
 
-/// The resource that was exhausted first in most of the valid replicates of a cell; `None` when no replicate was judged.
+/// The resource that was exhausted first in most of the valid replicates of a cell; `None` if no replicate has a
+/// result.
 pub fn of_cell(cell: &Cell) -> Option<MostFrequent> {
     let judged: Vec<Option<Resource>> = cell.valid().filter_map(of_replicate).collect();
     let count = |resource| judged.iter().filter(|found| **found == resource).count();
     let counts = candidates().map(|resource| (resource, count(resource)));
-    // If several have the same count, the first of them.
+    // Of several resources with the same count, the first is returned.
     let (resource, replicates) = counts.reduce(|most, next| match next.1 > most.1 {
         true => next,
         false => most,
@@ -158,7 +158,7 @@ mod tests {
         );
         assert_eq!(
             of(&[Some(link), Some(cpu)]).as_deref(),
-            Some("host's processor time (1 of 2)"),
+            Some("host's CPU time (1 of 2)"),
             "the first of the list"
         );
         assert_eq!(

@@ -15,18 +15,18 @@ pub(crate) struct Inputs<'a> {
     pub(crate) run: &'a Run,
     /// The factors that the study varies.
     pub(crate) factors: &'a BTreeMap<String, Factor>,
-    /// The metrics that it measures, by name.
+    /// The metrics that the study measures, by name.
     pub(crate) metrics: &'a BTreeMap<String, String>,
     /// The published figures.
     pub(crate) published: &'a Published,
     /// The method of the intervals.
     pub(crate) intervals: Intervals,
-    /// The indices in [`Run::cells`] of the cells that were looked up.
+    /// The indices in [`Run::cells`] of the cells that were used.
     pub(crate) used: &'a RefCell<BTreeSet<usize>>,
 }
 
 impl<'a> Inputs<'a> {
-    /// The one cell that a selection matches, as [`Selection::resolve`] defines it.
+    /// The only cell that a selection matches, as [`Selection::resolve`] defines it.
     pub(crate) fn cell(&self, selection: &Selection) -> Result<&'a Cell, Unresolved> {
         let cell = selection.resolve(self.run, self.factors);
         if let Ok(cell) = cell {
@@ -52,12 +52,12 @@ impl<'a> Inputs<'a> {
         self.used.borrow_mut().extend(place);
     }
 
-    /// Forgets which cells were looked up.
+    /// Clears the set of used cells.
     pub(crate) fn forget(&self) {
         self.used.borrow_mut().clear();
     }
 
-    /// The cells that were looked up since [`Inputs::forget`].
+    /// The cells that were used since [`Inputs::forget`].
     pub(crate) fn looked_up(&self) -> BTreeSet<usize> {
         self.used.borrow().clone()
     }

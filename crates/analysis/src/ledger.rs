@@ -1,10 +1,9 @@
-//! All claims of all papers over several runs: which published findings still hold.
+//! The ledger: verdicts on all claims of all papers, over several runs.
 //!
-//! Each row is the verdict of one run on one claim in one era. Among many verdicts at 95 % some are wrong, so a
-//! verdict stands in the ledger only if it stands at a false discovery rate of 5 % over the whole ledger. The
-//! procedure is that of Benjamini and Yekutieli, because verdicts depend on each other in unknown ways: claims share
-//! cells, and a claim may follow from another. (Hochberg's step-up procedure needs a positive dependence, which
-//! nothing here ensures.)
+//! Each row is the verdict of one run on one claim in one era. Among many verdicts at 95 % some are wrong. So a verdict
+//! *stands* only at a false discovery rate of 5 % over the whole ledger (procedure of Benjamini and Yekutieli).
+//! This procedure permits any dependence between verdicts: claims share cells, and a claim may follow from another.
+//! The procedure of Benjamini and Hochberg needs independence or positive dependence, which is not ensured here.
 
 mod counterparts;
 mod repeats;
@@ -24,7 +23,7 @@ use counterparts::MeasuredFigures;
 pub use counterparts::Counterpart;
 pub use repeats::{Agreement, Disagreement, Repeat};
 
-/// The expected share of wrong verdicts among those that stand.
+/// The expected share of wrong verdicts among the verdicts that stand in the ledger.
 pub const FALSE_DISCOVERIES: f64 = 0.05;
 
 /// A run of a paper's study.
@@ -49,7 +48,7 @@ pub struct JudgedRun<'a> {
 }
 
 impl<'a> JudgedRun<'a> {
-    /// Judges a run by its study.
+    /// Judges a run with its study.
     pub fn of(name: &str, run: &Run, data: &'a StudyData) -> JudgedRun<'a> {
         JudgedRun {
             name: name.to_owned(),
@@ -69,7 +68,7 @@ impl<'a> JudgedRun<'a> {
     }
 }
 
-/// The command line without the folder of the program.
+/// The command line, with the name of the program but without its folder.
 fn command(words: &[String]) -> String {
     let mut words = words.iter().map(String::as_str);
     let program = words.next().and_then(|path| path.rsplit('/').next());
@@ -98,17 +97,17 @@ pub struct Row {
     pub command: String,
     /// The duration of the run in minutes; `None` if nothing was measured or the run did not finish.
     pub minutes: Option<f64>,
-    /// The verdict of the run alone.
+    /// The verdict from this run alone.
     pub verdict: Verdict,
-    /// The verdict by the estimates without their intervals, if the verdict is undecided.
+    /// The verdict from the estimates without their intervals, if the verdict is undecided.
     pub leaning: Option<Verdict>,
-    /// The number of places with each verdict, if the places differ.
+    /// The number of environments with each verdict, if the verdicts differ.
     pub remark: String,
     /// The smallest number of replicates of a counted part.
     pub n: usize,
-    /// The test and the place of the part that decides the verdict.
+    /// The test and the environment of the part that decides the verdict.
     pub place: String,
-    /// The estimate in that place.
+    /// The estimate of that part.
     pub estimate: Option<f64>,
     /// The interval of the estimate.
     pub interval: Option<Interval>,
@@ -118,11 +117,11 @@ pub struct Row {
     pub false_discovery_rate: Option<f64>,
     /// Whether the verdict stands in the ledger.
     pub stands: bool,
-    /// About how many replicates would decide an undecided verdict.
+    /// The approximate number of replicates that would decide an undecided verdict.
     pub replicates_to_decide: Option<u64>,
-    /// Why some figures of the claim do not count: a model was calibrated with them.
+    /// The reason why some figures of the claim do not count: a model was calibrated with them.
     pub calibrated: Option<String>,
-    /// Why the claim was not tested.
+    /// The reason why the claim was not tested.
     pub not_tested: Option<String>,
     /// The verdicts on other interpretations of the claim.
     pub variants: Vec<Reading>,
@@ -133,13 +132,13 @@ pub struct Row {
 pub struct Reading {
     /// The name of the interpretation.
     pub name: String,
-    /// Why the claim is also interpreted in this way.
+    /// The reason for this interpretation.
     pub reason: String,
     /// The date when the interpretation was added.
     pub date: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// The verdict by the estimates without their intervals, if the verdict is undecided.
+    /// The verdict from the estimates without their intervals, if the verdict is undecided.
     pub leaning: Option<Verdict>,
 }
 
@@ -171,23 +170,23 @@ pub struct Ledger {
     pub false_discovery_rate: f64,
     /// The number of verdicts that stand.
     pub standing: usize,
-    /// The expected number of wrong verdicts among them, at most.
+    /// The largest expected number of wrong verdicts among the verdicts that stand.
     pub expected_wrong: f64,
     /// The number of verdicts that a single run decides, but that do not stand in the ledger.
     pub not_standing: usize,
     /// The A/A tests of the runs that have equal cells.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub equal_cells: Vec<EqualCellsOfRun>,
-    /// Pairs of runs of one study, and whether they agree.
+    /// Pairs of runs of one study, and whether their results agree.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repeats: Vec<Repeat>,
-    /// Every table and figure of the papers, and the run that contains its counterpart.
+    /// Every table and figure of the papers, and the run with its counterpart.
     pub counterparts: Vec<Counterpart>,
 }
 
 impl Ledger {
-    /// Returns every published claim of the papers, with the verdicts of the runs. A run has no rows if a later run
-    /// has all of its tests and at least as many replicates; the two runs are then compared.
+    /// Returns every published claim of the papers, with the verdicts of the runs. A run has no rows if a later run has
+    /// all its tests and at least as many replicates; the two runs are then compared.
     pub fn of(papers: &[(String, &StudyData)], runs: &[JudgedRun<'_>]) -> Ledger {
         let counted: Vec<&JudgedRun<'_>> = runs
             .iter()
@@ -256,9 +255,9 @@ impl Ledger {
         }
     }
 
-    /// Decides which verdicts stand.
+    /// Decides which verdicts stand in the ledger.
     fn judged(mut rows: Vec<Row>) -> Ledger {
-        // Undecided verdicts count as tests: each of them could have been a discovery.
+        // Undecided verdicts count as tests, because each could have been a discovery.
         let is_tested = |row: &&mut Row| row.verdict != Verdict::NotTested;
         let tested: Vec<f64> = rows
             .iter_mut()
@@ -327,8 +326,8 @@ fn rows_of(run: &JudgedRun<'_>, claim: &str, blank: &Row) -> Vec<Row> {
         .collect()
 }
 
-/// Returns the part that decides: of the parts with the claim's verdict, the least certain one or, if the verdict is against
-/// the claim, the most certain one.
+/// Returns the part that decides the claim's verdict. Of the parts with this verdict, it is the least certain one or,
+/// if the verdict contradicts the claim, the most certain one.
 fn deciding(era: &EraVerdict) -> Option<&Part> {
     let own = || {
         let counted = era.parts.iter().filter(|part| part.counts);
@@ -349,7 +348,7 @@ fn place(part: &Part) -> String {
     }
 }
 
-/// Why a run did not test a claim.
+/// The reasons why a run did not test a claim.
 fn reasons(run: &JudgedRun<'_>, claim: &str) -> Vec<String> {
     let result = run.claims.iter().find(|result| result.id == claim);
     let parts = result
@@ -405,7 +404,7 @@ mod tests {
 
     #[test]
     fn where_nothing_is_true_few_ledgers_have_a_verdict_that_stands() {
-        // Every verdict of these ledgers is on the border of its bound, so its p-value is uniform.
+        // Every figure of these ledgers is exactly at its bound, so its p-value is uniform.
         let draws = Seed(31).stream("null ledgers");
         let ledgers = 400;
         let mut with_a_find = 0;
@@ -423,7 +422,7 @@ mod tests {
             decided += ledger.standing + ledger.not_standing;
             with_a_find += usize::from(ledger.standing > 0);
         }
-        // Of single verdicts, one in twenty is wrong. At most one ledger in twenty may contain a verdict that stands.
+        // About 5 % of single verdicts are wrong. A verdict may stand in at most 5 % of the ledgers.
         assert!((1_000..1_400).contains(&decided), "{decided} of 24 000");
         assert!(with_a_find <= 20, "{with_a_find} of {ledgers}");
     }

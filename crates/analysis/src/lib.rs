@@ -1,27 +1,27 @@
 //! Results of load tests, statistics, claims, tables, figures and the report, from recorded files alone.
 //!
-//! Everything here is a function of files: a run's folder, a paper's published figures. The crate uses no clock,
-//! no network and no randomness except the seed that a run recorded. So a report that is rendered again years
-//! later is the same.
+//! The crate computes everything from files: a run's folder and a paper's published figures. It uses no clock and no
+//! network, and all its random numbers come from the seed that a run recorded. So a report that is rendered again
+//! years later is identical.
 //!
 //! - [`load`]: the results of a load test; [`load_page`]: its HTML page
 //! - [`bottleneck`]: which resource limited a load test; [`capacity_page`]: the HTML page of a capacity search
-//! - [`content_page`]: the HTML page of what treatments of a site's files save
+//! - [`content_page`]: the HTML page of a content analysis
 //! - [`compare`]: comparisons of two results
 //! - [`run`]: a run's folder, as read
 //! - [`statistics`]: intervals over replicates
 //! - [`selection`], [`published`], [`published_claims`]: cells of a run by their levels, and the published
 //!   figures and claims
-//! - [`tables`], [`sweep`], [`closeness`], [`claims`]: the figures, the curves that they form, how close they
-//!   are to the published figures, and the verdicts on claims
+//! - [`tables`], [`sweep`], [`closeness`], [`claims`]: tables of figures, curves of figures, differences from the
+//!   published figures, and verdicts on claims
 //! - [`study`]: a paper as data, which combines all of these
 //! - [`retrieval_trace`]: page retrievals as a Chrome trace and as an HTTP archive
 //! - [`ledger`]: the verdicts of several runs on all claims
 //! - [`real_cells`]: cells with many replicates, for simulations
-//! - [`machine_differences`]: how much the machines of a merged run differ
-//! - [`equal_cells`]: A/A tests of equal cells, which a run measured twice
-//! - [`waterfall`]: where the time of a page went, by cause
-//! - [`civil`]: dates and lengths of time as text
+//! - [`machine_differences`]: differences between the machines of a merged run
+//! - [`equal_cells`]: A/A tests of cells that a run measured twice
+//! - [`waterfall`]: the time of a page by cause
+//! - [`civil`]: dates and durations as text
 //! - [`digest`]: all results of a run, computed once for [`terminal`], [`report`] and [`summary`]
 
 pub mod bottleneck;

@@ -1,8 +1,9 @@
-//! How much the machines of a merged run differ.
+//! The differences between the machines of a merged run.
 //!
-//! For each metric: the ratio of a machine's mean to the mean of all machines. Means are geometric, over the cells
-//! that every machine measured, and all cells have the same weight. Comparisons between cells do not contain this
-//! difference, because each replicate has all its cells on one machine. Means of single cells contain it.
+//! The module computes, for each metric, the ratio of a machine's mean to the mean of all machines. Means are
+//! geometric, over the cells that every machine measured, and all cells have the same weight. In comparisons between
+//! cells these differences cancel, because all cells of a replicate ran on one machine. In means of single cells they
+//! do not cancel.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +13,17 @@ use crate::compare::METRICS;
 use crate::run::Run;
 use crate::statistics::mean;
 
-/// How much the machines differ in one metric.
+/// The differences between the machines in one metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MachineDifference {
     /// The metric.
     pub metric: String,
-    /// The number of cells with valid replicates of every machine.
+    /// The number of cells with valid replicates on every machine.
     pub cells: usize,
-    /// For each rank: the ratio of the machine's values to the mean of all machines.
+    /// The ratio of the machine's values to the mean of all machines, by rank.
     pub ratios: BTreeMap<u32, f64>,
     /// The standard deviation of replicates on one machine, in percent of the value, pooled over cells and machines;
-    /// `None` where no machine has two replicates of a cell.
+    /// `None` if no machine has two replicates of a cell.
     pub within_pct: Option<f64>,
     /// The largest difference between two machines in one cell, in percent.
     pub largest_pct: f64,
@@ -41,7 +42,7 @@ fn percent_between(ratios: impl Iterator<Item = f64> + Clone) -> f64 {
     100.0 * (most / least - 1.0)
 }
 
-/// Returns the differences in the metrics that the run has; empty in a run of one machine.
+/// Returns the differences in each metric of the run; empty in a run of one machine.
 pub fn of_run(run: &Run) -> Vec<MachineDifference> {
     if run.info.machines.len() < 2 {
         return Vec::new();

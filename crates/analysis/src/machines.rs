@@ -1,8 +1,9 @@
-//! Runs over several machines: which machine measured a replicate, and samples of several cells matched by replicate.
+//! Runs over several machines: the machine that measured a replicate, and samples of several cells matched by
+//! replicate.
 //!
 //! A study over N machines is split by replicates: the machine of rank r measures the replicates r, r + N, r + 2N … of
-//! every cell. So each replicate of a comparison has all its cells on one machine, and the machine is a blocking factor:
-//! a difference in speed between machines affects both sides of a comparison and cancels.
+//! every cell. So all cells of a replicate are measured on one machine, and the machine is a blocking factor: a
+//! difference in speed between machines affects both sides of a comparison and cancels.
 
 use crate::run::RunInfo;
 use crate::statistics::Sides;
@@ -36,8 +37,8 @@ pub(crate) struct Matched {
 impl Matched {
     /// Matches values with the numbers of their replicates.
     ///
-    /// On one machine, cells with different replicates are independent samples. On several machines, replicates that
-    /// some cells lack are left out. Otherwise the machines would have different weights on the two sides, and a
+    /// On one machine, cells with different replicates are independent samples. On several machines, a replicate that
+    /// is missing in one cell is left out. Otherwise the machines would have different weights on the two sides, and a
     /// difference between machines would appear as a difference between cells.
     pub(crate) fn of(info: &RunInfo, cells: &[Vec<(u32, f64)>]) -> Matched {
         let numbers: Vec<Vec<u32>> = cells.iter().map(|cell| numbers_of(cell)).collect();
@@ -66,8 +67,8 @@ fn numbers_of(cell: &[(u32, f64)]) -> Vec<u32> {
     cell.iter().map(|(number, _)| *number).collect()
 }
 
-/// The replicates that all samples have. `None` if no replicate needs to be left out: the run has one machine, or all
-/// samples have the same replicates.
+/// The replicates that all samples have. `None` if no replicate must be left out, because the run has one machine or
+/// all samples have the same replicates.
 pub(crate) fn shared(info: &RunInfo, samples: &[Vec<u32>]) -> Option<Vec<u32>> {
     let (first, others) = samples.split_first()?;
     if info.machines.is_empty() || others.iter().all(|other| other == first) {
@@ -77,7 +78,7 @@ pub(crate) fn shared(info: &RunInfo, samples: &[Vec<u32>]) -> Option<Vec<u32>> {
     Some(first.iter().filter(is_shared).copied().collect())
 }
 
-/// The machine of each replicate, for the intervals; empty in a run of one machine.
+/// The machine of each replicate, as input for intervals; empty in a run of one machine.
 pub(crate) fn machines(info: &RunInfo, replicates: &[u32]) -> Vec<u32> {
     match info.machines.is_empty() {
         true => Vec::new(),
@@ -88,7 +89,7 @@ pub(crate) fn machines(info: &RunInfo, replicates: &[u32]) -> Vec<u32> {
     }
 }
 
-/// Keeps the values of these replicates; `numbers` has the replicate of each value.
+/// Removes the values of all replicates that are not in `shared`. `numbers` contains the replicate of each value.
 pub(crate) fn keep(shared: &[u32], numbers: &[u32], values: &mut Vec<f64>) {
     let mut numbers = numbers.iter();
     values.retain(|_| numbers.next().is_some_and(|number| shared.contains(number)));

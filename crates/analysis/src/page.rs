@@ -1,17 +1,16 @@
-//! A self-contained HTML page: its style sheet is inline, and its policy forbids all other
-//! resources.
+//! A self-contained HTML page: its style sheet is inline, and its content security policy forbids all other resources.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 /// The style sheet of all pages.
 pub(crate) const STYLE: &str = include_str!("page.css");
 
-/// The whole page. `policy` is its content security policy.
+/// Returns the whole page. `policy` is its content security policy.
 pub(crate) fn page(title: &str, policy: &str, body: &Markup) -> Markup {
     page_with(title, policy, "", body)
 }
 
-/// The whole page with a second style sheet, whose rules the first one may override.
+/// Returns the whole page with a second style sheet, whose rules take precedence over the common style sheet.
 pub(crate) fn page_with(title: &str, policy: &str, style: &str, body: &Markup) -> Markup {
     html! {
         (DOCTYPE)

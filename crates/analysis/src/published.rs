@@ -24,17 +24,16 @@ pub struct PublishedFigure {
     pub variant: String,
     /// The metric, as in `first.elapsed`.
     pub metric: String,
-    /// The value; `None` where the paper gives no number (`<1`).
+    /// The value; `None` if the paper gives no exact number (`<1`).
     pub value: Option<f64>,
     /// Its unit.
     pub unit: String,
-    /// Its source.
+    /// The source of the figure in the paper.
     pub note: String,
 }
 
 impl PublishedFigure {
-    /// Whether the figure was derived: the paper does not print it, but it follows from printed
-    /// figures.
+    /// Whether the figure is derived: it is not printed in the paper, but follows from printed figures.
     pub fn is_derived(&self) -> bool {
         self.note.starts_with("derived")
     }
@@ -47,7 +46,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// Reads `figures.csv`.
+    /// Parses `figures.csv`.
     ///
     /// # Errors
     /// When the text is not RFC 4180, or its columns differ from the expected ones.
@@ -101,7 +100,7 @@ impl Published {
         })
     }
 
-    /// The figures of a metric, in all tables and variants.
+    /// The figures of a metric, in all tables, environments and variants.
     pub fn of_metric(&self, metric: &str) -> Vec<&PublishedFigure> {
         let figures = self.figures.iter();
         figures.filter(|figure| figure.metric == metric).collect()

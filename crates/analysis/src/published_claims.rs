@@ -12,11 +12,11 @@ pub struct PublishedClaim {
     pub id: String,
     /// The sentence.
     pub sentence: String,
-    /// How the claim can be tested.
+    /// A method to test the claim.
     pub test: String,
     /// The direction of the effect.
     pub direction: String,
-    /// The bound, with the paper's figures.
+    /// The bound, with figures from the paper.
     pub bound: String,
 }
 
@@ -28,10 +28,10 @@ pub struct PublishedClaims {
 }
 
 impl PublishedClaims {
-    /// Reads the file's text.
+    /// Parses the text of the file.
     ///
     /// # Errors
-    /// When the text is not a table of these columns.
+    /// When the text is not a table with these columns.
     pub fn parse(text: &str) -> Result<PublishedClaims, Error> {
         let records = csv::records(text)
             .map_err(|(line, what)| Error::study(FILE, format!("line {line}: {what}")))?;

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::run::Run;
 
-/// The metrics that are resampled: a time, and a rate.
+/// The metrics that are resampled: one time and one rate.
 const METRICS: [&str; 2] = ["server_response_s", "exchanges_per_s"];
 
-/// The smallest number of replicates with which a cell can represent a distribution.
+/// The smallest number of replicates of a cell that can represent a distribution.
 const LEAST: usize = 8;
 
 /// Returns the folders of runs in a folder, sorted by name.
@@ -40,7 +40,7 @@ pub fn real_cells(folder: &Path) -> Result<Vec<Vec<f64>>, Error> {
     cells_with(folder, &METRICS)
 }
 
-/// As [`real_cells()`], for the values of these metrics.
+/// As [`real_cells()`], but for these metrics.
 ///
 /// # Errors
 /// When a run cannot be read.

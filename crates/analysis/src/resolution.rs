@@ -1,18 +1,18 @@
-//! The smallest change that the instrument resolves, by metric.
+//! The resolution of the instrument, by metric.
 //!
-//! The names of metrics carry their units, and the unit shows how a figure was obtained.
+//! The unit at the end of a metric's name shows how the metric was obtained.
 
 use crate::statistics::Resolution;
 
-/// The path delivers 99 of 100 packets within this time after their scheduled time, which is the limit of its
-/// certificate. No time that is derived from packets is more precise.
+/// The limit of the path's certificate: 99 % of the packets are delivered within this time after their scheduled time.
+/// A time that is derived from packets cannot be more precise.
 const LATENESS_MS: f64 = 0.05;
 
-/// Rates, means and shares are quotients of counts in the thousands, or of times of several seconds with a precision
-/// of about a millisecond.
+/// The relative resolution of rates, means and shares. They are quotients of counts in the thousands, or of times of
+/// several seconds with a precision of about a millisecond.
 const OF_A_QUOTIENT: f64 = 1e-3;
 
-/// A capacity is the middle of an interval that is usually this wide: a few percent.
+/// The relative resolution of a capacity. It is the middle of an interval whose usual width is a few percent.
 const OF_A_CAPACITY: f64 = 2e-2;
 
 /// The resolution of a metric's values.
@@ -41,7 +41,8 @@ pub(crate) fn resolution(metric: &str) -> Resolution {
     }
 }
 
-/// Whether a metric counts packets, bytes, connections or requests: its readings are whole and have no rounding error.
+/// Whether a metric counts packets, bytes, connections or requests: its readings are whole numbers without a rounding
+/// error.
 pub(crate) fn is_count(metric: &str) -> bool {
     resolution(metric).absolute == 1.0
 }

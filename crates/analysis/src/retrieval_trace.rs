@@ -1,8 +1,8 @@
 //! Page retrievals of a run for other programs: as a Chrome trace (Perfetto, the performance panel of Chromium) and as an HTTP
 //! archive (HAR 1.2).
 //!
-//! Both are made from the `exchanges.ndjson` and `connections.ndjson` of replicates. Times in a replicate count from its
-//! origin; the archive adds the wall-clock time at which the replicate started.
+//! Both contain the records in `exchanges.ndjson` and `connections.ndjson`. Times in a replicate count from its origin;
+//! the archive adds the wall-clock time at which the replicate started.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,9 +26,10 @@ pub(crate) struct Retrieval<'a> {
     pub(crate) connections: BTreeMap<u32, ConnectionRecord>,
 }
 
-/// Returns the first valid replicate of each cell that recorded its exchanges, as a trace in the [Trace Event
-/// Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). Each replicate is a process. Each
-/// connection has as many threads as exchanges overlap on it, so that the slices of a thread are nested.
+/// Returns a trace in the [Trace Event
+/// Format](https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). For each cell it contains
+/// the first valid replicate with recorded exchanges, as a process. Overlapping exchanges of a connection are on
+/// separate threads, because the slices of a thread must be nested.
 ///
 /// # Errors
 /// When the records of a replicate cannot be read.
@@ -94,9 +95,9 @@ pub fn chrome_trace(run: &Run) -> Result<String, Error> {
     Ok(json!({"displayTimeUnit": "ms", "traceEvents": events}).to_string())
 }
 
-/// Returns the first valid replicate of each cell that recorded its exchanges, as pages of an HTTP archive ([HAR
-/// 1.2](http://www.softwareishard.com/blog/har-12-spec/)). Header fields and contents are not recorded: their lists are empty,
-/// and only their lengths are given.
+/// Returns an HTTP archive ([HAR 1.2](http://www.softwareishard.com/blog/har-12-spec/)). For each cell it contains the
+/// first valid replicate with recorded exchanges, as a page. Header fields and contents are not recorded, so the
+/// archive has only their lengths.
 ///
 /// # Errors
 /// When the records of a replicate cannot be read.
@@ -125,8 +126,8 @@ pub fn http_archive(run: &Run) -> Result<String, Error> {
     Ok(json!({"log": log}).to_string())
 }
 
-/// One entry of the archive. Unknown lengths are -1, as HAR requires. `send`, `wait` and `receive` must not be -1, so they are
-/// 0 if the exchange failed before that phase.
+/// One entry of the archive. HAR requires -1 for unknown lengths, but forbids it for `send`, `wait` and `receive`. So
+/// these are 0 if the exchange failed before that phase.
 fn entry(
     page: &str,
     exchange: &ExchangeRecord,
@@ -171,7 +172,7 @@ fn entry(
     })
 }
 
-/// The first valid replicate of each cell that recorded its exchanges, with these records.
+/// Returns the first valid replicate of each cell with recorded exchanges, and reads its records.
 pub(crate) fn retrievals(run: &Run) -> Result<Vec<Retrieval<'_>>, Error> {
     kept(run)
         .map(|(cell, replicate)| {
@@ -187,7 +188,7 @@ pub(crate) fn retrievals(run: &Run) -> Result<Vec<Retrieval<'_>>, Error> {
         .collect()
 }
 
-/// The cells with recorded exchanges, each with its first valid replicate that recorded them.
+/// The cells with recorded exchanges, each with its first valid replicate that has them.
 pub(crate) fn kept(run: &Run) -> impl Iterator<Item = (&Cell, &ReplicateRecord)> {
     run.cells.iter().filter_map(|cell| {
         let replicate = cell.valid().find(|replicate| {
@@ -198,8 +199,8 @@ pub(crate) fn kept(run: &Run) -> impl Iterator<Item = (&Cell, &ReplicateRecord)>
     })
 }
 
-/// The files of replicates that waterfalls are drawn from, relative to the run's folder: the records and, if there is one,
-/// the capture at the server's end of the path.
+/// The files of replicates that waterfalls use, relative to the run's folder: the records and, if there is one, the
+/// capture at the server's end of the path.
 pub fn sources(run: &Run) -> Vec<String> {
     const NAMES: [&str; 3] = ["exchanges.ndjson", "connections.ndjson", "taps.pcapng"];
     let files = kept(run)
@@ -231,8 +232,8 @@ fn millis(from: Instant, to: Option<Instant>) -> f64 {
     to.map_or(-1.0, |to| (micros(to) - micros(from)) / 1e3)
 }
 
-/// An instant of a replicate in UTC in the format of RFC 3339, with microseconds. `started` is the start of the replicate in
-/// seconds since the Unix epoch.
+/// An instant of a replicate as UTC in the format of RFC 3339, with microseconds. `started` is the start of the
+/// replicate, in seconds since the Unix epoch.
 fn date(started: f64, instant: Instant) -> String {
     let micros = (started * 1e6) as u64 + instant.as_nanos() / 1_000;
     let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn dates_are_those_of_rfc_3339() {
-        // GNU date -u -d @951782400.25 --iso-8601=ns.
+        // Expected values from GNU date -u -d @951782400.25 --iso-8601=ns.
         let half = Instant::from_nanos(500_000_000);
         assert_eq!(date(951_782_399.75, half), "2000-02-29T00:00:00.250000Z");
     }

@@ -13,21 +13,21 @@ pub const MAIN_BLOCK: &str = "main";
 /// A factor whose level is only a label: cells that differ only in this factor are equal.
 pub const COPY: &str = "copy";
 
-/// The copy that claims, tables and curves use; a cell without the factor is of this copy too.
+/// The copy that claims, tables and curves use. A cell without the factor [`COPY`] also counts as this copy.
 pub const FIRST_COPY: &str = "a";
 
 /// A factor of the study.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Factor {
-    /// Its levels.
+    /// The levels of the factor.
     pub levels: Vec<String>,
     /// The default level, used for a cell of the main block or a selection that names no level of the factor.
     pub default: Option<String>,
 }
 
-/// Some levels, and a block. In a study's file it is a table of words, `{ policy = "h1.1", visit = "first" }`, in which
-/// the block is one more word (`block = "nagle"`).
+/// Levels of factors, and a block. In a study's file it is a table, `{ policy = "h1.1", visit = "first" }`. The block
+/// is another entry of this table (`block = "nagle"`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "BTreeMap<String, String>", into = "BTreeMap<String, String>")]
 pub struct Selection {
@@ -56,17 +56,17 @@ impl From<Selection> for BTreeMap<String, String> {
     }
 }
 
-/// The reason why a selection does not resolve to one cell.
+/// The reason why a selection does not identify a single cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unresolved {
-    /// The run has no such cell.
+    /// The run has no matching cell.
     NotMeasured,
-    /// The run has several such cells; these factors distinguish them.
+    /// The run has several matching cells, which differ in these factors.
     Ambiguous(Vec<String>),
 }
 
 impl Selection {
-    /// This selection, overridden by the block and the levels of `other`.
+    /// Combines two selections. The block and the levels of `other` take precedence.
     pub fn with(&self, other: &Selection) -> Selection {
         let mut merged = self.clone();
         if other.block.is_some() {
@@ -78,7 +78,7 @@ impl Selection {
         merged
     }
 
-    /// This selection with one more level.
+    /// Adds one level to this selection.
     pub fn at(mut self, factor: &str, level: &str) -> Selection {
         self.levels.insert(factor.to_owned(), level.to_owned());
         self
@@ -98,14 +98,15 @@ impl Selection {
         run.cells.iter().filter(|cell| self.agrees(cell, factors))
     }
 
-    /// The one cell that matches.
+    /// Returns the only cell that matches.
     ///
-    /// In the main block, a factor that the selection leaves out has its default level. So in an unfinished run no other
-    /// cell can be mistaken for the selected cell. A side block varies few factors: there, a factor that the selection
-    /// leaves out may have any level. Only the factor [`COPY`] has its default level everywhere.
+    /// In the main block, a factor that the selection does not name must have its default level. So in an unfinished
+    /// run, another cell cannot be mistaken for the selected cell. A side block varies few factors: there, a factor
+    /// that the selection does not name may have any level. Only the factor [`COPY`] must have its default level in
+    /// every block.
     ///
     /// # Errors
-    /// When the run has no such cell, or more than one.
+    /// When the run has no matching cell, or several.
     pub(crate) fn resolve<'a>(
         &self,
         run: &'a Run,
@@ -123,7 +124,7 @@ impl Selection {
         if cell.block != self.block() {
             return false;
         }
-        // A copy of a cell matches only if the selection names the copy.
+        // A copy other than the first matches only if the selection names the copy.
         if !self.levels.contains_key(COPY) && cell.key.level(COPY).is_some_and(|l| l != FIRST_COPY)
         {
             return false;
@@ -157,15 +158,15 @@ pub(crate) fn differing_factors(cells: &[&Cell]) -> Vec<String> {
     factors
 }
 
-/// The value of a numeric level: a plain number (`32`), a number with a unit (16 for `16M`), or the last setting of a
-/// word (43 for `microscape:files=43`).
+/// The value of a numeric level: a number (`32`), a number with a unit (16 for `16M`), or the last setting of a level
+/// (43 for `microscape:files=43`).
 pub(crate) fn number(level: &str) -> Option<f64> {
     let setting = level.rsplit('=').next().unwrap_or(level);
     let value: f64 = setting.parse().or_else(|_| bare(setting).parse()).ok()?;
     value.is_finite().then_some(value)
 }
 
-/// The unit of a numeric level: empty, or for example the `M` of `16M`.
+/// The unit of a numeric level: empty, or for example `M` in `16M`.
 pub(crate) fn unit(level: &str) -> &str {
     &level[bare(level).len()..]
 }

@@ -11,12 +11,12 @@ pub struct StudyShare {
     pub rank: u32,
     /// Number of machines that share the study.
     pub ranks: u32,
-    /// Planned number of replicates of all machines together.
+    /// Planned number of replicates over all machines.
     pub replicates: u64,
-    /// The SHA-256 of the design: every cell with its number of replicates.
+    /// The SHA-256 of the design, which is every cell with its number of replicates.
     pub design: String,
-    /// The identity of the running kernel (`/proc/sys/kernel/random/boot_id`), which all containers of a machine share;
-    /// empty if it could not be read.
+    /// The identity of the running kernel (`/proc/sys/kernel/random/boot_id`), which is the same in all containers of a
+    /// machine; empty if it could not be read.
     #[serde(default)]
     pub boot_id: String,
 }
@@ -40,7 +40,7 @@ pub struct MeasuringMachine {
     pub command: Vec<String>,
     /// Start of the machine's part, in seconds since the Unix epoch.
     pub started: f64,
-    /// End of the machine's part; absent when the part was interrupted or killed.
+    /// End of the machine's part; absent if the part was interrupted or killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<f64>,
 }

@@ -9,12 +9,12 @@ use crate::run::Cell;
 /// The format version of the summary. It changes when the meaning of a member changes or a member is removed.
 pub const FORMAT: u32 = 1;
 
-/// The summary as JSON.
+/// Returns the summary as JSON.
 ///
-/// Members: `format`, `study`, `run` (as in `run.json`, without the path profiles), `validity`, `interval` (the method of
-/// the intervals), `machines` (of a merged run), `gave_out` (of a capacity study: the resource that was exhausted first in
-/// each cell), `tables` and `curves` (only measured ones), `closeness`, `claims`, `equal_cells` (the A/A tests of a run
-/// with equal cells), `warnings`. Names of metrics carry their units.
+/// Members: `format`, `study`, `run` (as in `run.json`, without the path profiles), `validity`, `interval` (the method
+/// of the intervals), `machines` (of a merged run), `gave_out` (of a capacity study: the resource that was exhausted
+/// first in each cell), `tables` and `curves` (only measured ones), `closeness`, `claims`, `equal_cells` (the A/A tests
+/// of a run with equal cells), `warnings`. Names of metrics carry their units.
 pub fn json(digest: &Digest<'_>) -> Value {
     let info = &digest.run.info;
     let tables: Vec<_> = digest.tables.iter().filter(|t| t.is_measured()).collect();
@@ -64,7 +64,7 @@ pub fn json(digest: &Digest<'_>) -> Value {
     summary
 }
 
-/// The resource that was exhausted first in most replicates of a cell; `None` when no replicate was judged.
+/// The resource that was exhausted first in most replicates of a cell; `None` if no replicate has a result.
 fn gave_out(cell: &Cell) -> Option<Value> {
     let found = gave_out_first::of_cell(cell)?;
     Some(json!({

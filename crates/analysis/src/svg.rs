@@ -1,4 +1,4 @@
-//! Code that charts share: scales, ticks and labels.
+//! Common code of charts: scales, ticks and labels.
 
 /// Maps values to positions on a line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,13 +31,13 @@ impl Scale {
         }
     }
 
-    /// A logarithmic scale with a margin of a tenth at both ends. It spans at least a factor of two. `least` must be above
-    /// zero.
+    /// A logarithmic scale from `least` to `most`, with a margin of 10 % at both ends. It spans at least a factor of
+    /// two. `least` must be above zero.
     pub(crate) fn logarithmic_around(least: f64, most: f64, start: f64, end: f64) -> Scale {
         Scale::logarithmic(0.9 * least, (1.1 * most).max(2.0 * least), start, end)
     }
 
-    /// The position of a value; values beyond an end get the position of that end.
+    /// The position of a value. A value beyond an end has the position of the end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let share = if self.logarithmic {
@@ -99,23 +99,23 @@ impl Scale {
     }
 }
 
-/// A coordinate with one decimal, which is finer than a screen can show.
+/// A coordinate with one decimal, which exceeds the resolution of a screen.
 pub(crate) fn xy(value: f64) -> String {
     format!("{value:.1}")
 }
 
-/// The width to reserve for the labels of rows before the bars: the longest label and a gap.
+/// The width of the column of row labels before the bars: the longest label and a gap.
 pub(crate) fn label_width<'a>(labels: impl Iterator<Item = &'a str>) -> f64 {
-    /// The average width of a character of the report's sans-serif font at the size of labels, rounded up with a margin.
+    /// The average width of a character in the report's sans-serif font at the size of labels, with a margin.
     const CHARACTER: f64 = 6.7;
     let longest = labels.map(|label| label.chars().count()).max().unwrap_or(0);
     (longest as f64 * CHARACTER + 14.0).clamp(60.0, 320.0)
 }
 
-/// Pixels per `rem` in a window of usual width. Lengths in `rem` grow with the text in wide windows, and shrink in print.
+/// Pixels per `rem` in a window of usual width. Lengths in `rem` scale with the text in wide windows and in print.
 pub(crate) const REM: f64 = 16.0;
 
-/// The style of a picture of this width, so that its text is about as large as the text around it.
+/// The style of a picture of this width. Its text is about as large as the surrounding text.
 pub(crate) fn natural_width(width: f64) -> String {
     format!(
         "max-width:{:.1}rem;min-width:{:.1}rem",
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(scale.place(10.0), 20.0);
         assert_eq!(scale.place(1e9), 30.0);
         assert!(scale.is_beyond(0.5));
-        // A scale of zero length still gives positions.
+        // A scale of zero length still returns positions.
         assert_eq!(Scale::linear(2.0, 2.0, 0.0, 1.0).place(2.0), 0.0);
     }
 }

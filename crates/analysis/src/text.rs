@@ -13,7 +13,7 @@ pub enum Align {
 #[derive(Debug, Clone)]
 pub struct Grid {
     columns: Vec<Align>,
-    /// Columns that begin a group, with more space before them.
+    /// Columns that start a group. A wider gap precedes them.
     group_starts: Vec<usize>,
     lines: Vec<Line>,
 }
@@ -26,7 +26,7 @@ enum Line {
 }
 
 const GAP: usize = 2;
-/// Space after a number for a footnote's mark.
+/// The gap after a number, which may contain a footnote mark.
 const NUMBER_GAP: usize = 1;
 const GROUP_GAP: usize = 3;
 
@@ -45,7 +45,8 @@ impl Grid {
         self.lines.push(Line::Fields(fields));
     }
 
-    /// Adds a line of headings, each centred over its columns: first column, number, text.
+    /// Adds a line of headings, each centred over its columns. Each is given as first column, number of columns, and
+    /// text.
     pub fn spans(&mut self, spans: Vec<(usize, usize, String)>) {
         self.lines.push(Line::Spans(spans));
     }
@@ -111,12 +112,12 @@ impl Grid {
     }
 }
 
-/// The width of a text in columns. Every character that the program prints takes one column.
+/// The width of a text in columns. Every character that the program prints has a width of one column.
 pub fn columns_of(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Breaks a text at spaces into lines of at most `width` columns; a longer word has its own line.
+/// Breaks a text at spaces into lines of at most `width` columns. A longer word gets its own line.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -131,8 +132,8 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// A heading followed by a wrapped text. Further lines are indented to the end of the heading. If the heading
-/// has more than 24 columns, they are indented by four columns more than the heading itself.
+/// A heading followed by a wrapped text. Further lines are indented to the end of the heading. If the heading has more
+/// than 24 columns, further lines have the indentation of the heading plus four columns.
 pub fn hanging(head: &str, text: &str, width: usize) -> String {
     const LONG: usize = 24;
     let own = head.chars().take_while(|c| *c == ' ').count();
@@ -164,7 +165,7 @@ pub fn hanging(head: &str, text: &str, width: usize) -> String {
     out
 }
 
-/// A footnote's number in superscript digits, as in `¹` or `¹²`.
+/// The number of a footnote in superscript digits, as in `¹` or `¹²`.
 pub fn superscript(number: usize) -> String {
     const DIGITS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     number

@@ -1,7 +1,7 @@
 //! The AVIF container (AVIF 1.1): AV1 items for colour and alpha, an EXIF item, and their properties, in boxes
 //! of ISO/IEC 14496-12 and 23008-12.
 //!
-//! It is implemented here because the library avif-serialize does not support ICC profiles, which many
+//! The container is implemented here because the library avif-serialize does not support ICC profiles, which many
 //! photographs have.
 
 use crate::encoder::Coded;
@@ -11,7 +11,7 @@ use crate::error::Error;
 const COLOUR: u16 = 1;
 const ALPHA: u16 = 2;
 const EXIF: u16 = 3;
-/// The flag of a property that a decoder must understand (ISO/IEC 23008-12, section 9.3.3).
+/// The flag of a property that a decoder must support (ISO/IEC 23008-12, section 9.3.3).
 const ESSENTIAL: u8 = 0x80;
 /// The length of the header of a box in bytes.
 const HEADER: usize = 8;
@@ -42,12 +42,12 @@ struct Item {
     data: Vec<u8>,
     /// The numbers of the item's properties, from 1.
     properties: Vec<u8>,
-    /// The type of its reference to the first item.
+    /// The type of the item's reference to the first item.
     reference: Option<&'static [u8; 4]>,
 }
 
 impl Contents<'_> {
-    /// The file as bytes.
+    /// Returns the bytes of the file.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl Contents<'_> {
     pub fn file(&self) -> Result<Vec<u8>, Error> {
         let kinds = boxed(b"ftyp", &[b"avif", &[0; 4], b"avif", b"mif1", b"miaf"]);
         let (items, properties) = self.items();
-        // The length of the metadata does not depend on the positions in it.
+        // The length of the metadata does not depend on the positions that it contains.
         let length = meta(&items, &properties, 0).len();
         let data = kinds.len() + length + HEADER;
         let mut file = [kinds, meta(&items, &properties, data as u32)].concat();
@@ -68,7 +68,7 @@ impl Contents<'_> {
         }
     }
 
-    /// The items, and the properties to which their numbers refer.
+    /// Creates the items, and the properties to which their numbers refer.
     fn items(&self) -> (Vec<Item>, Vec<Vec<u8>>) {
         let size = [self.width.to_be_bytes(), self.height.to_be_bytes()].concat();
         let mut properties = vec![full_box(b"ispe", 0, &[&size])];
@@ -119,7 +119,7 @@ impl Contents<'_> {
     }
 }
 
-/// The metadata box, for data that begin at this position of the file.
+/// Creates the metadata box, for data that begin at position `data` of the file.
 fn meta(items: &[Item], properties: &[Vec<u8>], data: u32) -> Vec<u8> {
     let handler = full_box(b"hdlr", 0, &[&[0; 4], b"pict", &[0; 13]]);
     let primary = full_box(b"pitm", 0, &[&COLOUR.to_be_bytes()]);
@@ -166,8 +166,8 @@ fn meta(items: &[Item], properties: &[Vec<u8>], data: u32) -> Vec<u8> {
     full_box(b"meta", 0, &[&parts.concat()])
 }
 
-/// The decoder configuration (AV1 in ISOBMFF, section 2.3.3): the profile, no level, 8 bits, and the planes. A
-/// single plane counts as subsampled.
+/// Creates the decoder configuration (AV1 in ISOBMFF, section 2.3.3): the profile, no level, 8 bits, and the planes. A
+/// single plane is marked as subsampled.
 fn configuration(planes: usize) -> Vec<u8> {
     let (profile, format) = match planes {
         1 => (0, 0b0001_1100),
@@ -176,13 +176,13 @@ fn configuration(planes: usize) -> Vec<u8> {
     boxed(b"av1C", &[&[0x81, (profile << 5) | 31, format, 0]])
 }
 
-/// The bits of each plane.
+/// Creates the property with the number of bits of each plane.
 fn depths(planes: usize) -> Vec<u8> {
     full_box(b"pixi", 0, &[&[planes as u8], &vec![8; planes]])
 }
 
-/// The colour information (ITU-T H.273): primaries and transfer of sRGB or of the profile, Cb and Cr by BT.601,
-/// and the full range.
+/// Creates the colour information (ITU-T H.273): primaries and transfer of sRGB, or unspecified if there is a profile;
+/// Cb and Cr by BT.601; the full range.
 fn meaning(has_profile: bool) -> Vec<u8> {
     let (primaries, transfer) = if has_profile { (2, 2) } else { (1, 13) };
     let mut meaning = b"nclx".to_vec();
@@ -190,14 +190,14 @@ fn meaning(has_profile: bool) -> Vec<u8> {
     meaning
 }
 
-/// A box with these parts.
+/// Creates a box with these parts.
 fn boxed(name: &[u8; 4], parts: &[&[u8]]) -> Vec<u8> {
     let content = parts.concat();
     let length = (HEADER + content.len()) as u32;
     [length.to_be_bytes().as_slice(), name, &content].concat()
 }
 
-/// A box with a version, without flags.
+/// Creates a box with a version, without flags.
 fn full_box(name: &[u8; 4], version: u8, parts: &[&[u8]]) -> Vec<u8> {
     boxed(name, &[&[version, 0, 0, 0], &parts.concat()])
 }

@@ -8,15 +8,16 @@ use rav1e::prelude::{
 
 use crate::error::Error;
 
-/// The quantizer of colours, 1 to 255: higher values lose more. With this value, photographs have the SSIM of
-/// JPEG with quality 75 or a little more (docs/content.md).
+/// The quantizer of colours, 1 to 255: higher values lose more. With this value, the SSIM of photographs is equal to or
+/// slightly above JPEG with quality 75 (docs/content.md).
 pub const QUANTIZER: usize = 120;
 /// The quantizer of alpha. It is lower because errors in alpha are visible at every edge.
 pub const ALPHA_QUANTIZER: usize = 40;
 /// The speed preset of rav1e, 0 to 10: higher values are faster. From 9 on, blocks have at least 16 x 16
 /// pixels, which is too large for drawings.
 const SPEED: u8 = 8;
-/// A temporal delimiter (AV1, section 5.6). Samples in files should not have one (AV1 in ISOBMFF, section 2.4).
+/// A temporal delimiter (AV1, section 5.6). Samples in files should not contain a temporal delimiter (AV1 in ISOBMFF,
+/// section 2.4).
 const TEMPORAL_DELIMITER: &[u8] = &[0x12, 0];
 
 /// One coded frame.
@@ -24,7 +25,7 @@ const TEMPORAL_DELIMITER: &[u8] = &[0x12, 0];
 pub struct Coded {
     /// The sequence header and the frame.
     pub data: Vec<u8>,
-    /// The samples that a decoder produces, in the encoded planes.
+    /// The samples that a decoder produces, in the same planes as the input.
     pub planes: Vec<Vec<u8>>,
 }
 
@@ -61,7 +62,7 @@ pub fn encode(
     let packet = loop {
         match context.receive_packet() {
             Ok(packet) => break packet,
-            // A frame that is not displayed.
+            // The encoder has processed a frame that is not displayed.
             Err(EncoderStatus::Encoded) => {}
             Err(error) => return Err(error.into()),
         }
@@ -80,12 +81,12 @@ pub fn encode(
     })
 }
 
-/// The configuration that all pictures share.
+/// Returns the configuration that all pictures share.
 fn configuration() -> EncoderConfig {
     EncoderConfig {
         pixel_range: PixelRange::Full,
         still_picture: true,
-        // At one frame per second, only large pictures must have several tiles.
+        // At one frame per second, AV1 requires several tiles only for large pictures.
         time_base: Rational::new(1, 1),
         min_key_frame_interval: 0,
         max_key_frame_interval: 0,
@@ -94,7 +95,7 @@ fn configuration() -> EncoderConfig {
     }
 }
 
-/// The colour description: sRGB, or the colour space of a profile; Cb and Cr by BT.601.
+/// Returns the colour description: sRGB, or unspecified for the colour space of a profile; Cb and Cr by BT.601.
 pub fn meaning(is_srgb: bool) -> ColorDescription {
     let (color_primaries, transfer_characteristics) = match is_srgb {
         true => (ColorPrimaries::BT709, TransferCharacteristics::SRGB),
@@ -110,7 +111,7 @@ pub fn meaning(is_srgb: bool) -> ColorDescription {
     }
 }
 
-/// The preset without the tools for several frames.
+/// Returns the preset without the tools for several frames.
 fn speed_settings() -> SpeedSettings {
     let mut settings = SpeedSettings::from_preset(SPEED);
     settings.multiref = false;

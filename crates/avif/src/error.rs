@@ -8,7 +8,7 @@ use rav1e::prelude::InvalidConfig;
 #[non_exhaustive]
 pub enum Error {
     /// The number of pixels does not match the width and height.
-    #[error("{pixels} pixels do not make a picture of {width} x {height}")]
+    #[error("the number of pixels is {pixels}, but the size is {width} x {height}")]
     Pixels {
         /// The number of pixels.
         pixels: usize,
@@ -17,7 +17,7 @@ pub enum Error {
         /// The height in pixels.
         height: u32,
     },
-    /// The profile is not for RGB (or, for a grey picture, not for grey).
+    /// The ICC profile is not for RGB (or, for a grey picture, not for grey).
     #[error("its ICC profile is not for RGB (or, for a grey picture, not for grey)")]
     Profile,
     /// The encoder refused the size: an AV1 frame has 1 to 65535 pixels in a row and in a column.

@@ -16,23 +16,23 @@ pub struct Picture<'a> {
     pub rgba: &'a [u8],
     /// The ICC profile, which is copied into the file; without it the colours are sRGB.
     pub icc: Option<&'a [u8]>,
-    /// The EXIF metadata without the header of an image format, which are copied into the file. Browsers ignore
-    /// their orientation in an AVIF.
+    /// The EXIF metadata without the header of an image format; copied into the file. Browsers ignore the EXIF
+    /// orientation in an AVIF.
     pub exif: Option<&'a [u8]>,
 }
 
-/// A picture as AVIF.
+/// An encoded AVIF picture.
 #[derive(Clone, Debug)]
 pub struct Encoded {
     /// The file.
     pub file: Vec<u8>,
-    /// Red, green, blue and alpha of each pixel, row by row, as decoders show them, except for rounding. The
-    /// colours of transparent pixels are undefined.
+    /// Red, green, blue and alpha of each pixel, row by row, as decoders show them (except for rounding). The colours
+    /// of transparent pixels are undefined.
     pub rgba: Vec<u8>,
 }
 
 impl Picture<'_> {
-    /// Encodes the picture. Samples have 8 bits, colours the full resolution (4:4:4). A grey picture has one
+    /// Encodes the picture. Samples have 8 bits; colours have the full resolution (4:4:4). A grey picture has one
     /// plane, unless its profile has three channels. A picture with transparency also has an alpha plane.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Picture<'_> {
     }
 }
 
-/// The colour space of an ICC profile (ICC.1:2022, section 7.2.8).
+/// Returns the colour space of an ICC profile (ICC.1:2022, section 7.2.8).
 fn space_of(icc: &[u8]) -> Option<&[u8; 4]> {
     icc.get(16..20)?.try_into().ok()
 }

@@ -7,22 +7,22 @@ const GREEN: f32 = 0.587;
 const BLUE: f32 = 0.114;
 /// The sample of Cb and Cr for grey.
 const NEUTRAL: f32 = 128.0;
-/// The width and height of a block whose hidden colours become one colour: the size of the smallest transform
-/// that is used.
+/// The width and height of a block in which hidden colours become uniform: the size of the smallest transform that is
+/// used.
 const BLOCK: usize = 8;
 
 /// The samples of a picture, row by row.
 #[derive(Debug)]
 pub struct Planes {
-    /// Luma alone for a grey picture; otherwise luma, Cb and Cr.
+    /// Only luma for a grey picture; otherwise luma, Cb and Cr.
     pub colour: Vec<Vec<u8>>,
     /// Alpha, if a pixel is not opaque.
     pub alpha: Option<Vec<u8>>,
 }
 
 impl Planes {
-    /// The planes of pixels in rows of this width. The colours of transparent pixels, which no decoder shows,
-    /// are replaced.
+    /// Converts pixels in rows of this width to planes. The colours of transparent pixels, which no decoder shows, are
+    /// replaced.
     pub fn of(pixels: &[[u8; 4]], width: usize) -> Planes {
         if pixels.iter().all(|pixel| pixel[3] == 255) {
             return Planes {
@@ -44,7 +44,7 @@ impl Planes {
         }
     }
 
-    /// The pixels: red, green, blue and alpha of each pixel.
+    /// Converts the planes to pixels: red, green, blue and alpha of each pixel.
     pub fn rgba(&self) -> Vec<u8> {
         let luma = &self.colour[0];
         let mut rgba = Vec::with_capacity(4 * luma.len());
@@ -60,7 +60,7 @@ impl Planes {
     }
 }
 
-/// Luma alone if red, green and blue are equal in all pixels; otherwise luma, Cb and Cr.
+/// Returns only luma if red, green and blue are equal in all pixels; otherwise luma, Cb and Cr.
 fn colour(pixels: &[[u8; 4]]) -> Vec<Vec<u8>> {
     if pixels.iter().all(|&[r, g, b, _]| r == g && g == b) {
         return vec![pixels.iter().map(|pixel| pixel[0]).collect()];
@@ -90,13 +90,13 @@ fn rgb(samples: [u8; 3]) -> [u8; 3] {
     [r, g, b].map(rounded)
 }
 
-/// The nearest sample. The conversion keeps samples between 0 and 255.
+/// Rounds to the nearest sample. The conversion keeps samples between 0 and 255.
 fn rounded(value: f32) -> u8 {
     value.round() as u8
 }
 
-/// Replaces hidden colours by the mean of the visible colours of their block or, without any, of the picture,
-/// because uniform colours cost few bits.
+/// Replaces hidden colours by the mean of the visible colours in their block, because uniform colours need few bits. If
+/// the block has no visible colours, the mean of the picture is used.
 fn without_hidden_colours(pixels: &[[u8; 4]], width: usize) -> Vec<[u8; 4]> {
     let visible = pixels.iter().filter(|pixel| pixel[3] > 0);
     let of_picture = mean(visible).unwrap_or_default();
@@ -117,7 +117,7 @@ fn without_hidden_colours(pixels: &[[u8; 4]], width: usize) -> Vec<[u8; 4]> {
     cleaned
 }
 
-/// The mean colour; `None` without pixels.
+/// Returns the mean colour; `None` without pixels.
 fn mean<'a>(pixels: impl Iterator<Item = &'a [u8; 4]>) -> Option<[u8; 3]> {
     let mut sums = [0_u64; 3];
     let mut count = 0;
@@ -147,7 +147,7 @@ mod tests {
                 }
             }
         }
-        // Table 4 of H.273: white, black, and pure blue, whose Cb is the largest.
+        // Table 4 of H.273: white, black, and pure blue, which has the largest Cb.
         assert_eq!(samples([255; 3]), [255, 128, 128]);
         assert_eq!(samples([0; 3]), [0, 128, 128]);
         assert_eq!(samples([0, 0, 255]), [29, 255, 107]);
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(grey.colour, [[7, 9]]);
         assert_eq!(grey.alpha, None);
         assert_eq!(grey.rgba(), [7, 7, 7, 255, 9, 9, 9, 255]);
-        // The hidden red does not count as a colour.
+        // A hidden red does not make the picture coloured.
         let clear = Planes::of(&[[255, 0, 0, 0], [9, 9, 9, 128]], 1);
         assert_eq!(clear.colour, [[9, 9]]);
         assert_eq!(clear.alpha, Some(vec![0, 128]));
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn hidden_colours_become_those_of_their_surroundings() {
-        // Two blocks in a row: white beside hidden red, and a block with no visible pixel.
+        // Two blocks in a row: one with white and hidden red, and one without visible pixels.
         let mut pixels = vec![[255, 0, 0, 0]; 16 * 9];
         pixels[3] = [250, 250, 250, 255];
         pixels[16 * 8] = [10, 10, 10, 1];

@@ -1,5 +1,5 @@
 //! Plain bisection with the same guarantee, as a baseline: each load is tested until it is certified as working or as
-//! failing. The error level is that of all tests together.
+//! failing. All tests together share the error level.
 
 use crate::evidence::Evidence;
 use crate::goal::Goal;
@@ -7,8 +7,8 @@ use crate::slo_limit::SloLimit;
 use crate::state::{State, Verdict};
 use crate::trial::TrialSoFar;
 
-/// The number of tests that share the error level: six narrow a bracket from a factor of two to 2 %; the others find
-/// the bracket.
+/// The number of tests that share the error level: six tests narrow a bracket from a factor of two to 2 %, and six
+/// tests find the bracket.
 const TESTS: f64 = 12.0;
 
 /// A bisection in progress. The driver applies [`Bisection::next_load`], calls [`Bisection::look`] until it returns
@@ -26,7 +26,7 @@ impl Bisection {
     /// Creates a bisection for the capacity of an SLO.
     pub fn new(goal: Goal, slo: SloLimit) -> Bisection {
         let level = (1.0 - goal.confidence) / TESTS;
-        // Sets the confidence with which `Goal::level(1)` is the level of each test.
+        // With this confidence, `Goal::level(1)` is the error level of each test.
         let first = Goal {
             confidence: 0.0,
             ..goal
@@ -56,7 +56,7 @@ impl Bisection {
         Some(self.load)
     }
 
-    /// The load that works and the load that fails; `None` if not found yet.
+    /// The largest load that works and the smallest load that fails; `None` if not found yet.
     pub fn interval(&self) -> (Option<f64>, Option<f64>) {
         (self.works, self.fails)
     }

@@ -2,9 +2,9 @@
 //! the evidence that the SLO is met or violated.
 //!
 //! Neighbouring exchanges of a queue are not independent: one long busy period makes hundreds of them slow. The
-//! variance of the share is therefore larger than for as many independent exchanges, by a factor called *dispersion*.
-//! Counts that are divided by the dispersion are counts of independent exchanges ([`Evidence::effective`]), and tests
-//! of shares apply to them.
+//! variance of the share is therefore larger than for as many independent exchanges, by a factor called *dispersion*. A
+//! count divided by the dispersion is a number of independent exchanges ([`Evidence::effective`]), to which tests of
+//! shares apply.
 //!
 //! The evidence is a likelihood ratio averaged over several alternatives (a mixture sequential probability ratio test:
 //! Robbins, "Statistical methods related to the law of the iterated logarithm", 1970). By Ville's inequality, the
@@ -14,14 +14,14 @@
 use crate::series::{LEVELS, SLOT, Slot};
 use crate::slo_limit::SloLimit;
 
-/// Shares of bad exchanges at which the SLO is met, as multiples of its limit.
+/// Alternative shares of bad exchanges that meet the SLO, as multiples of the SLO's share.
 const WORKING: [f64; 4] = [0.92, 0.65, 0.3, 0.05];
-/// Shares of bad exchanges at which the SLO is violated, as multiples of its limit.
+/// Alternative shares of bad exchanges that violate the SLO, as multiples of the SLO's share.
 const FAILING: [f64; 4] = [1.1, 1.5, 3.0, 10.0];
-/// A slot series is merged until it has at most this many parts, before its correlation is computed.
+/// Slots are merged into at most this number of parts before their correlation is computed.
 const PARTS: usize = 400;
-/// If less than this share of the exchanges is bad, the dispersion is also computed at the highest threshold that at
-/// least this share exceeds.
+/// If a smaller share of the exchanges is bad, the dispersion is also computed for a lower latency threshold: the
+/// highest threshold that at least this share exceeds.
 const COMMON: f64 = 0.05;
 /// The number of blocks into which a series is divided; their latencies are compared for a rise and for a warm-up.
 const BLOCKS: usize = 16;
@@ -35,12 +35,12 @@ pub struct Evidence {
     pub seconds: f64,
     /// Number of exchanges.
     pub exchanges: u64,
-    /// Number of bad exchanges among these.
+    /// Number of bad exchanges.
     pub bad: u64,
     /// The variance of the share of bad exchanges, divided by the variance for as many independent exchanges; at
     /// least 1.
     pub dispersion: f64,
-    /// Seconds at the start that were excluded, because the server was still slower than later.
+    /// Seconds at the start that were excluded as warm-up, because the server was slower than later.
     pub warm_up: f64,
     /// The natural logarithm of the evidence that the SLO is met.
     pub works: f64,
@@ -57,12 +57,12 @@ pub struct Evidence {
 pub struct Counts {
     /// Exchanges.
     pub exchanges: f64,
-    /// Bad exchanges among these.
+    /// Bad exchanges.
     pub bad: f64,
 }
 
 impl Counts {
-    /// The sum of both counts.
+    /// Returns the sum of both counts.
     pub fn and(self, other: Counts) -> Counts {
         Counts {
             exchanges: self.exchanges + other.exchanges,
@@ -72,7 +72,7 @@ impl Counts {
 }
 
 impl Evidence {
-    /// The loss from averaging over four alternatives: the evidence starts this much below the logarithm of the
+    /// The cost of averaging over four alternatives, about ln 4. The log evidence is lower by this amount than the log
     /// likelihood ratio of the best alternative.
     pub const START: f64 = 1.4;
 
@@ -90,8 +90,8 @@ impl Evidence {
             && !is_common(bad)
             && let Some(level) = (1..LEVELS).find(|&level| is_common(count(level)))
         {
-            // Too few bad exchanges do not show how they cluster. Exchanges above a lower threshold cluster alike,
-            // because the same busy periods cause both.
+            // Too few bad exchanges do not show how they cluster. Exchanges above a lower threshold cluster in the same
+            // way, because the same busy periods cause both.
             dispersion = dispersion.max(self::dispersion(slots, level));
         }
         let effective = exchanges as f64 / dispersion;
@@ -131,14 +131,14 @@ impl Evidence {
         self.bad as f64 / (self.exchanges as f64).max(1.0)
     }
 
-    /// The number of independent exchanges with as much information.
+    /// The number of independent exchanges with the same information.
     pub fn effective(&self) -> f64 {
         self.exchanges as f64 / self.dispersion
     }
 }
 
-/// The logarithm of the mean likelihood ratio of shares `ratios` times `limit` against the limit itself, for `bad` of
-/// `all` exchanges. The likelihood ratio of any share on the other side of the limit is smaller.
+/// Returns the logarithm of the mean likelihood ratio of shares `ratios` times `limit` against the limit itself, for
+/// `bad` of `all` exchanges. The likelihood ratio of any share on the other side of the limit is smaller.
 fn evidence(bad: f64, all: f64, limit: f64, ratios: &[f64]) -> f64 {
     let logs = ratios.iter().map(|ratio| {
         // If the limit is large, the alternatives above it are scaled to stay below 1.
@@ -155,7 +155,7 @@ fn evidence(bad: f64, all: f64, limit: f64, ratios: &[f64]) -> f64 {
     most + libm::log(sum / ratios.len() as f64)
 }
 
-/// The variance of the number of exchanges above a threshold, divided by the variance for as many independent
+/// Returns the variance of the number of exchanges above a threshold, divided by the variance for as many independent
 /// exchanges; at least 1.
 ///
 /// The sum of autocovariances ends where the sum of two neighbours is not positive, and its terms never grow (Geyer,
@@ -208,8 +208,8 @@ fn dispersion(slots: &[Slot], level: usize) -> f64 {
     (sum / (all * share * (1.0 - share)) / correction.max(0.25)).max(1.0)
 }
 
-/// The number of slots of the warm-up: leading blocks whose mean latency exceeds the mean of the last quarter by more
-/// than six standard deviations of its blocks, and by more than a tenth.
+/// Returns the number of slots of the warm-up: leading blocks whose mean latency exceeds the mean of the last quarter
+/// by more than six standard deviations of its blocks, and by more than a tenth.
 fn warm_up(slots: &[Slot]) -> usize {
     let size = slots.len() / BLOCKS;
     if size == 0 {
@@ -225,8 +225,8 @@ fn warm_up(slots: &[Slot]) -> usize {
     blocks[..LONGEST_WARM_UP].iter().take_while(is_slow).count() * size
 }
 
-/// The rise of the latency: the slope between the first and the last quarter, if Kendall's test over [`BLOCKS`] block
-/// means finds a rise at a false-alarm rate of 0.1 %. Also returns the mean latency of the last two blocks.
+/// Returns the rise of the latency: the slope between the first and the last quarter, if Kendall's test over [`BLOCKS`]
+/// block means finds a rise at a false-alarm rate of 0.1 %. Also returns the mean latency of the last two blocks.
 fn rise(slots: &[Slot]) -> (Option<f64>, f64) {
     let size = slots.len() / BLOCKS;
     if size == 0 {
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// 2000 exchanges a second; each decision on the latency holds for `cluster` exchanges.
+    /// Returns a series of 2000 exchanges/s, in which each cluster of `cluster` exchanges has the same latency.
     fn series(seconds: f64, share: f64, cluster: u64, seed: u64) -> Series {
         let (slo, seed) = (slo(), Seed(seed));
         let mut series = Series::default();
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn evidence_of_a_false_claim_is_as_rare_as_its_level() {
-        // At the limit itself, each claim has a probability of at most its level, over all looks.
+        // At the limit itself, the probability of each claim over all looks is at most the error level.
         let level = 0.05;
         let mut wrong = (0, 0);
         for seed in 0..200 {

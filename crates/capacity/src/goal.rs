@@ -31,7 +31,7 @@ pub struct Goal {
     pub horizon: f64,
     /// No trial starts after this time.
     pub budget: f64,
-    /// How often a trial is repeated if other work of the machine may have made it invalid.
+    /// Maximum number of repeats of a trial that other work of the machine may have made invalid.
     pub noise_repeats: u32,
 }
 
@@ -68,15 +68,15 @@ impl Goal {
         self.final_trial / 2.0
     }
 
-    /// The error probability of the `attempt`-th pair of ends, counted from 1. The probabilities of all pairs add up
-    /// to one minus the confidence, whatever their number: the sum of 1/k² is π²/6.
+    /// Returns the error probability of the `attempt`-th pair of ends, counted from 1. The probabilities of all pairs
+    /// add up to one minus the confidence, whatever their number: the sum of 1/k² is π²/6.
     pub fn level(&self, attempt: u32) -> f64 {
         let k = f64::from(attempt.max(1));
         (1.0 - self.confidence) * 6.0 / (std::f64::consts::PI * std::f64::consts::PI * k * k)
     }
 
-    /// The load that is applied for a proposed load: at most [`Goal::most`], and for users a whole number of at least
-    /// one.
+    /// Returns the load that is applied for a proposed load: at most [`Goal::most`], and for users a whole number of at
+    /// least one.
     pub fn possible(&self, load: f64) -> f64 {
         if self.whole {
             load.round().min(self.most.floor()).max(1.0)
@@ -85,8 +85,8 @@ impl Goal {
         }
     }
 
-    /// The longest time until the outcome of an exchange is known for all of these SLOs: the latency limit, or the
-    /// timeout of an SLO without one.
+    /// Returns the longest time until the outcome of an exchange is known for all of these SLOs: the latency limit, or
+    /// the timeout of an SLO without one.
     pub fn longest_wait<'a>(&self, slos: impl IntoIterator<Item = &'a SloLimit>) -> f64 {
         let waits = slos
             .into_iter()
@@ -94,12 +94,13 @@ impl Goal {
         waits.fold(0.0, f64::max)
     }
 
-    /// The next lower load to try.
+    /// Returns the next lower load to try.
     pub fn lower(&self, load: f64) -> f64 {
         self.possible(load / GROWTH)
     }
 
-    /// Whether two loads are the ends of an interval that is narrow enough. Adjacent numbers of users always are.
+    /// Whether two loads are the ends of an interval that is narrow enough. The interval between adjacent numbers of
+    /// users always is.
     pub fn is_reached(&self, works: f64, fails: f64) -> bool {
         fails <= works * (1.0 + self.width) * (1.0 + 1e-9) || (self.whole && fails - works <= 1.0)
     }

@@ -11,7 +11,7 @@ use crate::trial::TrialRecord;
 /// The smallest number of loads that can show a knee.
 const LEAST_LOADS: usize = 3;
 
-/// The load of the knee, from trials at different loads; `None` if too few of them are valid and have latencies.
+/// Returns the load of the knee, from trials at different loads; `None` if too few trials are valid and have latencies.
 /// `whole`: loads are users, not rates.
 pub fn knee(trials: &[&TrialRecord], whole: bool) -> Option<f64> {
     let powers: Vec<(f64, f64)> = trials

@@ -21,14 +21,14 @@ pub enum Answer {
         works: Option<f64>,
         /// The smallest certified load that fails, if there is one.
         fails: Option<f64>,
-        /// Why the search ended.
+        /// The reason why the search ended.
         reason: String,
     },
-    /// The load that would violate the SLO is beyond what the generator can send.
+    /// The generator cannot send the load that would violate the SLO.
     Invalid {
         /// The largest load of a valid trial; `None`: no trial was valid.
         valid_up_to: Option<f64>,
-        /// Why trials at higher loads were not valid.
+        /// The reason why trials at higher loads were not valid.
         reason: String,
     },
 }

@@ -28,7 +28,8 @@ const WEIGHT: f64 = 5_000.0;
 /// capacities for which the model expects a larger share.
 const NEAR: f64 = 0.05;
 const FAR_WEIGHT: f64 = 6.0;
-/// The largest evidence of one trial against a capacity, as a natural logarithm, so that no single trial decides.
+/// The largest evidence of one trial against a capacity, as a natural logarithm. With this bound, no single trial
+/// decides.
 const MOST_AGAINST: f64 = 8.0;
 
 /// The capacity with its uncertainty.
@@ -43,7 +44,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The posterior of the capacity between two loads. `limit` is the SLO's share.
+    /// Returns the posterior of the capacity between two loads. `limit` is the SLO's share.
     pub fn of(observations: &[Observation], between: (f64, f64), limit: f64) -> Estimate {
         let (mut low, mut high) = (libm::log(between.0), libm::log(between.1));
         let mut centre = None;
@@ -77,7 +78,7 @@ impl Estimate {
         }
     }
 
-    /// The probability that the capacity is below a load.
+    /// Returns the probability that the capacity is below a load.
     pub fn below(&self, load: f64) -> f64 {
         self.points
             .iter()
@@ -87,7 +88,7 @@ impl Estimate {
     }
 }
 
-/// The weight of each logarithm of the capacity on a grid.
+/// Returns the weight of each point of a grid of logarithms of the capacity.
 fn weigh(
     observations: &[Observation],
     (low, high): (f64, f64),
@@ -142,8 +143,8 @@ impl Weighed {
         }
     }
 
-    /// The logarithm of the likelihood of a share of bad exchanges, relative to that of the best share; at most zero.
-    /// It is bounded, so that a single trial that no capacity explains does not decide.
+    /// Returns the logarithm of the likelihood of a share of bad exchanges, relative to the likelihood of the best
+    /// share; at most zero. The value is bounded, so that a single trial that fits no capacity does not decide.
     fn log_likelihood(&self, bad: f64, limit: f64) -> f64 {
         let share = self.share;
         let is_within = if share > limit {
@@ -182,7 +183,7 @@ fn quantile(points: &[(f64, f64)], quantile: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A server whose logit has this slope, at an SLO of 1 %.
+    /// Returns the observation of a server whose logit has this slope, for an SLO of 1 %.
     fn seen(load: f64, capacity: f64, slope: f64) -> Observation {
         let linear = libm::log(0.01 / 0.99) + slope * libm::log(load / capacity);
         Observation {
@@ -203,11 +204,11 @@ mod tests {
             }
             assert!(
                 (990.0..1030.0).contains(&estimate.median),
-                "{slope}: {estimate:?}"
+                "slope {slope}: {estimate:?}"
             );
             assert!(
                 estimate.below(900.0) < 0.05 && estimate.below(1100.0) > 0.95,
-                "{slope}: {estimate:?}"
+                "slope {slope}: {estimate:?}"
             );
         }
     }

@@ -93,7 +93,7 @@ mod tests {
             // A step is shorter than the search's horizon: a slow growth of the queue is not detected.
             assert!(
                 (0.95..1.05).contains(&(works / planted.capacity)),
-                "{works} {planted:?}"
+                "works {works}, server {planted:?}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The self-test: searches on servers with a known capacity, and how often the intervals contain it.
+//! The self-test: searches on servers with a known capacity, and the share of intervals that contain the capacity.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use crate::simulated::{Bench, Kind, KnownServer};
 pub struct SearchResult {
     /// The server's name in tables.
     pub server: &'static str,
-    /// The capacity; `None` if there is none to find, so that an interval is an error.
+    /// The capacity; `None` if the server has no capacity, so that an interval is an error.
     pub capacity: Option<f64>,
     /// Whether no load meets the SLO. The search then has to certify a load that fails.
     pub no_load_works: bool,
@@ -102,7 +102,7 @@ impl SearchResult {
     }
 }
 
-/// The interval of an answer; without one, the certified load that fails.
+/// Returns the interval of an answer or, if there is no interval, the certified load that fails.
 pub fn bounds(answer: &Answer) -> (Option<(f64, f64)>, Option<f64>) {
     match answer {
         Answer::Interval { works, fails } => (Some((*works, *fails)), None),
@@ -126,11 +126,11 @@ pub struct Row {
     pub bounded: Option<usize>,
     /// Median and 90th percentile of the relative width.
     pub width: [f64; 2],
-    /// Median and 90th percentile of the seconds of a search.
+    /// Median and 90th percentile of the duration of a search, in seconds.
     pub seconds: [f64; 2],
-    /// Median seconds of plain bisection, if it was run.
+    /// Median duration of plain bisection in seconds, if it was run.
     pub bisection_seconds: Option<f64>,
-    /// Median seconds of a step ramp, if it was run.
+    /// Median duration of a step ramp in seconds, if it was run.
     pub ramp_seconds: Option<f64>,
     /// Number of ramps whose last two steps contain the capacity.
     pub ramp_contain: Option<usize>,
@@ -174,7 +174,7 @@ impl Row {
     }
 }
 
-/// All rows: one for each server in the order of its first search, and one for all that have a capacity.
+/// Returns one row for each server, in the order of its first search, and one row for all servers with a capacity.
 pub fn rows(searches: &[SearchResult]) -> Vec<Row> {
     let mut servers: Vec<&'static str> = Vec::new();
     for one in searches {
@@ -191,13 +191,13 @@ pub fn rows(searches: &[SearchResult]) -> Vec<Row> {
         .collect()
 }
 
-/// The searches that have a capacity to find.
+/// Returns the searches that have a capacity to find.
 fn with_capacity(searches: &[SearchResult]) -> Vec<SearchResult> {
     let all = searches.iter().filter(|one| one.capacity.is_some());
     all.copied().collect()
 }
 
-/// Whether the searches agree with a confidence:
+/// Whether the searches are consistent with a confidence:
 ///
 /// - enough intervals contain the capacity (`least_hits`);
 /// - with a capacity, at most one search of twenty gave no interval;
@@ -214,8 +214,8 @@ pub fn covers(searches: &[SearchResult], confidence: f64) -> bool {
         && !searches.iter().any(is_false)
 }
 
-/// The smallest plausible number of hits among `all` searches. If each is a hit with probability `hit`, fewer hits have a
-/// probability of less than 0.1 % (binomial distribution).
+/// Returns the smallest plausible number of hits among `all` searches. If each search is a hit with probability `hit`,
+/// fewer hits have a probability of less than 0.1 % (binomial distribution).
 fn least_hits(all: usize, hit: f64) -> usize {
     let mut log = all as f64 * libm::log(1.0 - hit);
     let mut sum = 0.0;
@@ -229,7 +229,7 @@ fn least_hits(all: usize, hit: f64) -> usize {
     all
 }
 
-/// The table as text.
+/// Returns the table as text.
 pub fn text(searches: &[SearchResult]) -> String {
     let mut text = format!(
         "{:<24} {:>8} {:>9} {:>17} {:>15} {:>15} {:>10} {:>6} {:>8} {:>7}\n",

@@ -2,7 +2,7 @@
 //! planned.
 //!
 //! Slots keep the order, so that correlation between neighbours, a warm-up and a rise of the latency stay visible.
-//! Single exchanges are not kept, so that a trial of an hour fits into memory.
+//! Single exchanges are not stored, so that a trial of an hour fits into memory.
 
 use crate::slo_limit::SloLimit;
 
@@ -42,7 +42,7 @@ pub struct Series {
 impl Series {
     /// Counts an exchange that was planned `at` seconds after the start of the trial and ended after `latency` seconds.
     pub fn record(&mut self, slo: &SloLimit, at: f64, latency: f64, failed: bool) {
-        // An instant on the boundary of two slots belongs to the later slot, whatever the rounding of its seconds.
+        // An instant on the boundary of two slots belongs to the later slot, regardless of rounding errors.
         let number = (at / SLOT + 1e-6).max(0.0) as usize;
         if self.slots.len() <= number {
             self.slots.resize(number + 1, Slot::default());
@@ -65,14 +65,14 @@ impl Series {
         }
     }
 
-    /// The slots that end at most `seconds` after the start.
+    /// Returns the slots that end at most `seconds` after the start.
     pub fn until(&self, seconds: f64) -> &[Slot] {
         let count = ((seconds / SLOT + 1e-9) as usize).min(self.slots.len());
         &self.slots[..count]
     }
 }
 
-/// The first threshold that a latency of this share of the limit exceeds.
+/// Returns the first threshold that a latency of this share of the limit exceeds.
 fn first_exceeded(share: f64) -> usize {
     let exceeded = THRESHOLDS.iter().position(|&threshold| share > threshold);
     exceeded.unwrap_or(LEVELS)

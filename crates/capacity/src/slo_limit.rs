@@ -18,7 +18,7 @@ pub struct SloLimit {
 }
 
 impl SloLimit {
-    /// The SLOs of a list (`--slo`), in the order in which they were written.
+    /// Returns the SLOs of a list (`--slo`), in the order in which they were written.
     ///
     /// # Errors
     /// If an SLO does not limit a share: a mean or a maximum, for example.

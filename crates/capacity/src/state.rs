@@ -7,17 +7,17 @@ use crate::slo_limit::SloLimit;
 
 /// Evidence, as a natural logarithm, at which a short trial is clear: about one in twenty is then wrong.
 const CLEAR: f64 = 3.0;
-/// The shortest trial that can be clear, in seconds; half of it for a gross overload.
+/// The shortest trial that can be clear, in seconds; half of this time for a gross overload.
 const SHORTEST: f64 = 2.0;
 /// The share of bad exchanges of a gross overload.
 const GROSS: f64 = 0.5;
 /// A trial whose latency rises towards the limit counts as this many independent exchanges.
 const RISING_WEIGHT: f64 = 8.0;
-/// The smallest number of independent exchanges for a certificate: fewer do not show their dispersion.
+/// The smallest number of independent exchanges for a certificate: fewer exchanges do not show their dispersion.
 pub(crate) const LEAST_EFFECTIVE: f64 = 20.0;
 /// Loads that differ by less than the width divided by this number belong to the same test.
 const SAME: f64 = 6.0;
-/// The share of bad exchanges from which a server counts as overloaded throughout.
+/// From this share of bad exchanges on, a server counts as overloaded during a whole trial.
 const THROUGHOUT: f64 = 0.98;
 
 /// The state of the search for one SLO.
@@ -32,14 +32,14 @@ pub(crate) struct State {
     pub(crate) fails: Option<f64>,
     /// The last test of each end that is not certified: its load, and the counts of its trials.
     pub(crate) open_tests: [Option<(f64, Counts)>; 2],
-    /// How many loads were tested for each end.
+    /// The number of loads that were tested for each end.
     pub(crate) works_tests: u32,
     pub(crate) fails_tests: u32,
     /// Loads that failed, certified or clearly, below a load that works.
     pub(crate) failing_below: Vec<f64>,
-    /// Why the search for this SLO was given up.
+    /// The reason why the search for this SLO was given up.
     pub(crate) given_up: Option<String>,
-    /// Whether it was given up because the generator cannot apply the load.
+    /// Whether the search was given up because the generator cannot apply the load.
     pub(crate) exceeds_generator: bool,
     pub(crate) located: u32,
 }
@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// The trial as an observation for the posterior.
+    /// Returns the trial as an observation for the posterior.
     pub(crate) fn observation(&self, load: f64, evidence: &Evidence, goal: &Goal) -> Observation {
         let effective = evidence.effective();
         let share = evidence.share();
@@ -143,7 +143,7 @@ impl State {
         };
         let between = (good.min(bad) / 2.0, good.max(bad) * 1.5);
         let between = (between.0.max(least / 2.0), between.1.min(most * 1.5));
-        // The estimate lies between the certified ends.
+        // The estimate is between the certified ends.
         let between = match (self.works, self.fails) {
             (Some(works), Some(fails)) if works < fails => (works, fails),
             (Some(works), None) if works < between.1 => (works, between.1),
@@ -164,13 +164,13 @@ impl State {
         is_bad || self.is_rising(evidence, goal) || evidence.works > CLEAR
     }
 
-    /// The counts of earlier trials of the same test.
+    /// Returns the counts of earlier trials of the same test.
     pub(crate) fn counted(&self, end: End, load: f64) -> Option<Counts> {
         let (at, counts) = self.open_tests[end as usize]?;
         (at == load).then_some(counts)
     }
 
-    /// The load of the open test of an end, if it is close to `load`, so that the trials add up; else `load`.
+    /// Returns the load of the open test of an end, if it is close to `load`, so that the trials add up; else `load`.
     pub(crate) fn near_open_test(&self, end: End, load: f64, goal: &Goal) -> f64 {
         match self.open_tests[end as usize] {
             Some((at, _)) if (at / load - 1.0).abs() < goal.width / SAME => at,
@@ -178,7 +178,7 @@ impl State {
         }
     }
 
-    /// The error level of a test of an end at a load.
+    /// Returns the error level of a test of an end at a load.
     pub(crate) fn level(&self, end: End, load: f64, goal: &Goal) -> f64 {
         let tests = match end {
             End::Works => self.works_tests,
@@ -239,7 +239,7 @@ impl State {
         // The two tests below share the level.
         let level = self.level(End::Fails, load, goal) / 2.0;
         let by_evidence = all.fails >= -libm::log(level) && evidence.effective() >= LEAST_EFFECTIVE;
-        // The bound for the running share holds for a single trial, not for several together.
+        // The bound of the running share is valid for a single trial, not for several trials together.
         let by_share = earlier.is_none() && evidence.share() >= limit / level;
         // For limits so large that the share cannot reach `limit / level`.
         let throughout = limit >= level

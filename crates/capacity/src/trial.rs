@@ -42,15 +42,15 @@ pub struct TrialPlan {
 pub struct TrialSoFar {
     /// Measured seconds.
     pub seconds: f64,
-    /// For each SLO, the exchanges planned in the measured time. An exchange in flight is bad if it has already
-    /// lasted longer than the limit; a slot is evaluated only from then on.
+    /// For each SLO, the exchanges planned in the measured time. An exchange in flight is bad as soon as it lasts
+    /// longer than the limit; a slot is evaluated only after this time.
     pub series: Vec<Series>,
     /// Seconds after the planned instant after which an exchange counts as failed, if the SLO has no latency limit.
     pub timeout: f64,
 }
 
 impl TrialSoFar {
-    /// A trial without exchanges, for this number of SLOs.
+    /// Creates a trial without exchanges, for this number of SLOs.
     pub fn new(slos: usize, timeout: f64) -> TrialSoFar {
         TrialSoFar {
             seconds: 0.0,
@@ -59,12 +59,12 @@ impl TrialSoFar {
         }
     }
 
-    /// The evidence for an SLO, from the exchanges that were planned so long ago that their outcome is known.
+    /// Returns the evidence for an SLO from all slots in which the outcome of every exchange is known.
     pub fn evidence(&self, place: usize, slo: &SloLimit) -> Evidence {
         Evidence::of(self.series[place].until(self.known(slo)), slo)
     }
 
-    /// The measured seconds in which the outcome of every exchange is known.
+    /// Returns the measured seconds in which the outcome of every exchange is known.
     pub fn known(&self, slo: &SloLimit) -> f64 {
         self.seconds - slo.limit.unwrap_or(self.timeout)
     }
@@ -85,7 +85,7 @@ pub struct TrialRecord {
     pub achieved_per_s: Option<f64>,
     /// Median and 99th percentile of the latency in milliseconds, if known.
     pub latency_ms: Option<[f64; 2]>,
-    /// Why the trial does not count; empty if it is valid.
+    /// The reasons why the trial does not count; empty if the trial is valid.
     pub invalid: Vec<String>,
     /// The results for each SLO.
     pub slos: Vec<SloResult>,
@@ -105,7 +105,7 @@ pub struct SloResult {
     pub exchanges: u64,
     /// The share of bad exchanges (RFC 9971: trial loss ratio), 0 to 1.
     pub bad_share: f64,
-    /// The variance of that share, divided by the variance for as many independent exchanges.
+    /// The variance of this share, divided by the variance that the same number of independent exchanges would have.
     pub dispersion: f64,
     /// Seconds of warm-up that were detected and excluded.
     pub warm_up_s: f64,

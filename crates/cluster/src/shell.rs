@@ -1,6 +1,6 @@
 //! Words of a POSIX shell.
 
-/// The name of the shell variable that the output of [`quote`] uses: it must hold one carriage return.
+/// The name of the shell variable that the output of [`quote`] uses. Its value must be a carriage return.
 pub const CARRIAGE_RETURN: &str = "cr";
 
 /// Writes a word so that a POSIX shell reads exactly these bytes (POSIX.1-2017, XCU 2.2.2).
@@ -23,7 +23,7 @@ pub fn quote(word: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// Whether a byte has no meaning to the shell anywhere in an argument.
+/// Whether a byte needs no quoting in any argument of a shell command.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_./:@%+,".contains(&byte)
 }

@@ -14,13 +14,13 @@ pub(crate) struct Column {
     pub(crate) source: Source,
 }
 
-/// The source of a column's values. A `None` becomes a null.
+/// The source of a column's values. The value `None` becomes null.
 pub(crate) enum Source {
     /// A 64-bit column. It is signed, so that queries can subtract values without overflow.
     Long(fn(&ExchangeRow) -> Option<u64>),
     /// A 32-bit column with the bit pattern of the unsigned value.
     Int(fn(&ExchangeRow) -> Option<u32>),
-    /// One of a few words.
+    /// A column with one of a few words.
     Word(fn(&ExchangeRow) -> Option<&'static str>),
     /// The name of the target.
     Target,
@@ -78,7 +78,7 @@ pub(crate) const COLUMNS: &[Column] = &[
         "REQUIRED BYTE_ARRAY",
         Word(|row| Some(row.phase.name())),
     ),
-    // Signed, because requests that are planned before the measured window have a negative value.
+    // The type is signed, because requests that are planned before the measured window have a negative value.
     column(
         "since_measured_ns",
         LONG,
@@ -101,7 +101,7 @@ impl Column {
     }
 }
 
-/// The schema of the file.
+/// Returns the schema of the file.
 pub(crate) fn schema() -> Result<Type> {
     let mut message = String::from("message exchange {\n");
     for column in COLUMNS {
@@ -120,7 +120,7 @@ fn time(nanos: u64) -> Option<u64> {
     (nanos != 0).then_some(nanos)
 }
 
-/// Zero is a valid time (the start of the test) if the exchange was sent.
+/// Returns the due time. Zero is a valid time (the start of the test) if the exchange was sent.
 fn due(row: &ExchangeRow) -> Option<u64> {
     (row.due != 0 || row.sent != 0).then_some(row.due)
 }

@@ -1,4 +1,4 @@
-//! A sequence of files.
+//! Writes a sequence of files.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use parquet::data_type::ByteArray;
 use crate::writer::names;
 use crate::{Error, ExchangeWriter};
 
-/// The name of a part, counted from 1: `exchanges-0001.parquet`. Names sort in the order of their numbers, and
+/// Returns the name of a part, counted from 1: `exchanges-0001.parquet`. Names sort in the order of their numbers, and
 /// `exchanges-*.parquet` matches all of them.
 pub fn part_name(part: u32) -> String {
     format!("exchanges-{part:04}.parquet")
@@ -24,8 +24,8 @@ pub struct Written {
     pub rows: u64,
 }
 
-/// Writes exchanges to a sequence of Parquet files. Each file is finished before the next starts, so a program
-/// that is killed loses only its last part.
+/// Writes exchanges to a sequence of Parquet files. Each file is finished before the next one starts, so only the last
+/// part is lost if the program is killed.
 pub struct PartsWriter<W: Write + Send, O: FnMut(u32) -> io::Result<W>> {
     open: O,
     metadata: Vec<(String, String)>,
@@ -57,10 +57,9 @@ impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
         }
     }
 
-    /// Adds rows; finishes parts and starts new ones as they fill.
+    /// Adds rows; finishes each full part and starts a new one.
     ///
-    /// # Errors
-    /// If a row names a target that is not in the list, or a part cannot be opened or written.
+    /// # Errors If a row refers to a target that is not in the list, or a part cannot be opened or written.
     pub fn write(&mut self, rows: &[ExchangeRow]) -> Result<(), Error> {
         let mut rows = rows;
         while !rows.is_empty() {
@@ -76,7 +75,7 @@ impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
         Ok(())
     }
 
-    /// Finishes the current part, if there is one: the rows written so far can then be read.
+    /// Finishes the current part, if there is one, so that all rows written until now can be read.
     ///
     /// # Errors
     /// If the part cannot be written.
@@ -95,8 +94,7 @@ impl<W: Write + Send, O: FnMut(u32) -> io::Result<W>> PartsWriter<W, O> {
         Ok(())
     }
 
-    /// Finishes the last part. If there are no rows, it writes one part without rows, so that the columns
-    /// exist.
+    /// Finishes the last part. If there are no rows, writes one part without rows, so that the columns exist.
     ///
     /// # Errors
     /// If the part cannot be opened or written.

@@ -18,7 +18,7 @@ use crate::columns::{COLUMNS, Column, Source, schema};
 /// column changes its meaning or is removed.
 pub const FORMAT: u32 = 1;
 
-/// The rows of a row group. They are held in memory until the group is full: 28 MiB. Readers process groups in
+/// The number of rows in a row group. They are in memory (28 MiB) until the group is full. Readers process groups in
 /// parallel, and DuckDB's own groups have about half as many rows.
 pub const ROWS_PER_GROUP: usize = 1 << 18;
 
@@ -63,8 +63,8 @@ impl<W: Write + Send> ExchangeWriter<W> {
 
     /// Adds rows.
     ///
-    /// # Errors
-    /// If a row names a target that is not in the list (then no row is added), or the file cannot be written.
+    /// # Errors If a row refers to a target that is not in the list (then no row is added), or the file cannot be
+    /// written.
     pub fn write(&mut self, rows: &[ExchangeRow]) -> Result<(), Error> {
         let targets = self.targets.len();
         if let Some(row) = rows.iter().find(|row| row.target as usize >= targets) {
@@ -83,12 +83,12 @@ impl<W: Write + Send> ExchangeWriter<W> {
         Ok(())
     }
 
-    /// The number of rows added so far.
+    /// Returns the number of rows added until now.
     pub fn rows(&self) -> u64 {
         self.rows + self.held.len() as u64
     }
 
-    /// Writes the held rows and the footer, and returns the underlying writer.
+    /// Writes the buffered rows and the footer, and returns the underlying writer.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -102,9 +102,7 @@ impl<W: Write + Send> ExchangeWriter<W> {
     fn write_group(&mut self) -> Result<(), Error> {
         let mut group = self.file.next_row_group()?;
         for column in COLUMNS {
-            let mut writer = group
-                .next_column()?
-                .expect("the schema is of these columns");
+            let mut writer = group.next_column()?.expect("the schema has these columns");
             write_column(column, &mut writer, &self.held, &self.targets)?;
             writer.close()?;
         }
@@ -115,7 +113,7 @@ impl<W: Write + Send> ExchangeWriter<W> {
     }
 }
 
-/// Target names as byte arrays, shared by all files that use them.
+/// Converts target names to byte arrays, which all files share.
 pub(crate) fn names(targets: &[String]) -> Arc<[ByteArray]> {
     targets
         .iter()
@@ -138,8 +136,8 @@ fn properties(metadata: &[(String, String)]) -> WriterProperties {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_created_by(format!("fathometer {}", env!("CARGO_PKG_VERSION")))
         .set_key_value_metadata(Some(pairs));
-    // Times increase and are all different: their differences are short, while a dictionary would be as long as
-    // the column.
+    // Times increase and are all different. Their differences are short, but a dictionary would be as long as the
+    // column.
     for column in COLUMNS.iter().filter(|c| c.name.ends_with("_ns")) {
         let path = ColumnPath::from(column.name);
         properties = properties
@@ -185,7 +183,7 @@ fn write_column(
     Ok(())
 }
 
-/// The non-null values of a column and, if the column permits nulls, whether each row has a value.
+/// Returns the non-null values of a column and, if the column permits nulls, whether each row has a value.
 fn gather<T>(
     column: &Column,
     rows: &[ExchangeRow],

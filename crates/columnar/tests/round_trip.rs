@@ -1,4 +1,4 @@
-//! The library's own reader reads back the written values, one by one.
+//! Reads the written values back with the library's reader, and compares them one by one.
 
 #![expect(clippy::disallowed_types, reason = "the reader reads files")]
 
@@ -27,7 +27,7 @@ fn targets() -> Vec<String> {
         .to_vec()
 }
 
-/// The `n`-th row of a sequence in which every optional value is sometimes missing.
+/// Returns row number `n` of a sequence in which each optional value is sometimes missing.
 fn row(n: u64) -> ExchangeRow {
     let draws = Seed(5).child(n);
     let some = |k: u64| {
@@ -65,7 +65,7 @@ fn row(n: u64) -> ExchangeRow {
 fn written(rows: &[ExchangeRow]) -> Vec<u8> {
     let metadata = [("url".to_owned(), "http://localhost/".to_owned())];
     let mut writer = ExchangeWriter::create(Vec::new(), &metadata, &targets()).unwrap();
-    // Pieces of all lengths, none equal to the length of a row group.
+    // The pieces do not end at the boundaries of row groups.
     for piece in rows.chunks(99_991) {
         writer.write(piece).unwrap();
     }

@@ -87,7 +87,7 @@ impl Coding {
     ///
     /// # Errors
     ///
-    /// If the input is malformed or cut off, or if its content is longer than the limit.
+    /// If the input is malformed or truncated, or if its content is longer than the limit.
     pub fn decode(self, coded: &[u8], limit: usize) -> Result<Vec<u8>, CodingError> {
         let content = self
             .try_decode(coded, limit)
@@ -100,7 +100,7 @@ impl Coding {
     }
 
     fn try_decode(self, coded: &[u8], limit: usize) -> io::Result<Vec<u8>> {
-        // One byte beyond the limit shows that there is more content.
+        // One additional byte shows whether the content exceeds the limit.
         let most = limit as u64 + 1;
         let mut content = Vec::new();
         match self {

@@ -2,7 +2,7 @@
 
 use crate::CodingError;
 
-/// The bytes before the content of each `dcz` response: magic number, size and the SHA-256 of the dictionary
+/// The bytes that precede the content of each `dcz` response: magic number, size, and SHA-256 of the dictionary
 /// (RFC 9842, section 5).
 pub const DCZ_HEADER_BYTES: usize = 40;
 
@@ -18,19 +18,19 @@ impl Dictionary {
     ///
     /// # Errors
     ///
-    /// If there are too few samples, or they are too small: zstd requires several samples with more bytes than
+    /// If there are too few samples, or the samples are too small: zstd requires several samples with more bytes than
     /// the dictionary.
     pub fn train(samples: &[Vec<u8>], most: usize, level: i32) -> Result<Dictionary, CodingError> {
         let bytes = zstd::dict::from_samples(samples, most).map_err(failed("train"))?;
         Ok(Dictionary { bytes, level })
     }
 
-    /// The dictionary, which a client must fetch once.
+    /// Returns the dictionary, which a client must fetch once.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Encodes the content as one Zstandard frame, without the [`DCZ_HEADER_BYTES`] before it.
+    /// Encodes the content as one Zstandard frame, without the header of [`DCZ_HEADER_BYTES`] bytes.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use crate::Coding;
 
-    /// Pages with a common frame and different texts.
+    /// Returns pages with a common frame and different texts.
     pub(super) fn pages() -> Vec<Vec<u8>> {
         (0..200_u64)
             .map(|page| {

@@ -1,4 +1,4 @@
-//! The images that a document shows with `<img>`: their place, their alternative text, and the bytes of the
+//! Finds the images that a document shows with `<img>`: their position, their alternative text, and the bytes of the
 //! tag.
 
 use std::ops::Range;
@@ -8,18 +8,18 @@ use crate::markup::{Markup, Unchanged, scan};
 /// An `<img>` with a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageTag<'a> {
-    /// The value of `src` as it is written, without surrounding spaces.
+    /// The value of `src` as written in the document, without surrounding spaces.
     pub source: &'a str,
-    /// The value of `alt` as it is written, with its character references; `None` without the attribute.
+    /// The value of `alt` as written in the document, with its character references; `None` without the attribute.
     pub alt: Option<&'a str>,
-    /// The value of `width` as it is written.
+    /// The value of `width` as written in the document.
     pub width: Option<&'a str>,
-    /// The value of `height` as it is written.
+    /// The value of `height` as written in the document.
     pub height: Option<&'a str>,
-    /// Whether the tag has no attribute that may change the rendering: at most `src`, `alt`, `width`, `height`
-    /// and `border=0`, and outside of `<picture>`.
+    /// Whether the tag is outside of `<picture>` and has no attribute that may change the rendering. The permitted
+    /// attributes are `src`, `alt`, `width`, `height` and `border=0`.
     pub is_plain: bool,
-    /// Whether a browser may show another file than the source: the tag has a `srcset`, or is in a `<picture>`.
+    /// Whether a browser may show another file than the source: the tag has a `srcset`, or is inside a `<picture>`.
     pub has_alternatives: bool,
     /// The position of the value of `src` in the document, including its quotes.
     pub source_start: usize,
@@ -34,8 +34,8 @@ pub struct ImageTag<'a> {
 ///
 /// # Errors
 ///
-/// If a tag cannot be distinguished from text without building the element tree; the function was called for the
-/// earlier tags. Also if the document has a `base`, which changes the meaning of all sources.
+/// If a tag cannot be distinguished from text without building the element tree; the function has then been called for
+/// the earlier tags. Also if the document has a `base`, which changes the meaning of all sources.
 pub fn image_tags<'a>(
     html: &'a [u8],
     mut found: impl FnMut(ImageTag<'a>),
@@ -72,7 +72,7 @@ pub fn image_tags<'a>(
                 let name = html[name].to_ascii_lowercase();
                 open.has_alternatives |= name == b"srcset";
                 match ATTRIBUTES.iter().position(|known| known.as_bytes() == name) {
-                    // If two attributes have the same name, the first one counts.
+                    // If two attributes have the same name, the first one is valid.
                     Some(place) => drop(open.values[place].get_or_insert(value)),
                     None => open.is_plain &= name == b"border" && &html[value] == b"0",
                 }
@@ -103,7 +103,7 @@ struct Open {
 
 fn close<'a>(html: &'a [u8], open: Option<Open>, found: &mut impl FnMut(ImageTag<'a>)) {
     let Some(open) = open else { return };
-    // After the last value there are at most a quote, spaces and slashes.
+    // Only a quote, spaces and slashes can follow the last value.
     let Some(end) = memchr::memchr(b'>', &html[open.end..]) else {
         return;
     };

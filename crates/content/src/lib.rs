@@ -1,8 +1,8 @@
 //! Computes how much treatments of a file save: content codings, a shared dictionary, lower-case tags in HTML,
 //! minification, joined files, and other image formats.
 //!
-//! All functions work on bytes only, without files and clocks. Content is decoded by the library that encoded
-//! it, under a limit; the tests also decode it with the programs `gzip`, `brotli` and `zstd`.
+//! All functions work on bytes, without files and clocks. Content is decoded by the same library as it was encoded,
+//! with a limit; the tests also decode it with the programs `gzip`, `brotli` and `zstd`.
 //!
 //! ```
 //! use fathometer_content::Coding;

@@ -1,10 +1,10 @@
-//! A scanner of HTML. It finds the names of tags, attributes and their values, and the texts of scripts and
-//! style sheets, without building the element tree.
+//! A scanner of HTML. It finds tags, attributes, and the texts of scripts and style sheets, without building the
+//! element tree.
 
 use std::fmt;
 use std::ops::Range;
 
-/// Elements whose content is text up to their end tag, in a browser that runs scripts (HTML, section 13.2.6).
+/// Elements whose content is text up to the end tag, in a browser that runs scripts (HTML, section 13.2.6).
 const TEXT_ELEMENTS: [&[u8]; 9] = [
     b"iframe",
     b"noembed",
@@ -17,22 +17,22 @@ const TEXT_ELEMENTS: [&[u8]; 9] = [
     b"xmp",
 ];
 
-/// The element that has no end.
+/// The element without an end tag: all following content is text.
 const PLAINTEXT: &[u8] = b"plaintext";
 
-/// The reason why a document stays as it is: from this place on, a tag cannot be distinguished from text
-/// without building the element tree.
+/// The reason why a document is left unchanged: from some position on, a tag cannot be distinguished from text without
+/// building the element tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unchanged {
     /// A CDATA section is a comment in HTML and text in SVG.
     Cdata,
     /// `<!--` in a script may hide the script's end tag.
     CommentInScript,
-    /// `<title/>` is empty in SVG and a start tag in HTML.
+    /// `<title/>` is an empty element in SVG and a start tag in HTML.
     SelfClosingText,
     /// `<base href>` changes the meaning of every URL.
     Base,
-    /// In ISO-2022-JP, an escape character turns the bytes of tags into letters.
+    /// In ISO-2022-JP, an escape character changes the bytes of tags into letters.
     ShiftedEncoding,
     /// A NUL character: the document is in UTF-16, or is not text. A browser drops the character in some places
     /// and replaces it in others (HTML, section 13.2.5).
@@ -55,37 +55,37 @@ impl fmt::Display for Unchanged {
 /// A finding of the scanner, as ranges of the document.
 #[derive(Clone, Debug)]
 pub(crate) enum Markup<'a> {
-    /// The name of a start or end tag.
+    /// The name of a start tag or end tag.
     TagName(Range<usize>),
     /// An attribute.
     Attribute {
-        /// The name of its tag.
+        /// The name of the tag.
         element: &'a [u8],
-        /// Its name.
+        /// The name of the attribute.
         name: Range<usize>,
-        /// The value without quotes; empty if there is none.
+        /// The value without quotes; empty if the attribute has no value.
         value: Range<usize>,
     },
-    /// A complete tag, from `<` to `>`. It follows the tag's name and attributes. A tag that the end of the
-    /// document cuts off is not reported.
+    /// A complete tag, from `<` to `>`. Reported after the tag's name and attributes. A tag that is truncated by the
+    /// end of the document is not reported.
     Tag {
-        /// Its name.
+        /// The name of the tag.
         element: &'a [u8],
-        /// Whether it is an end tag.
+        /// Whether the tag is an end tag.
         is_end: bool,
-        /// The tag.
+        /// The range of the tag.
         whole: Range<usize>,
     },
-    /// The content of an element whose content is text. It follows the start tag.
+    /// The content of an element that can only contain text. Reported after the start tag.
     Text {
-        /// The name of its start tag.
+        /// The name of the start tag.
         element: &'a [u8],
         /// The text.
         content: Range<usize>,
     },
-    /// A comment, with its delimiters.
+    /// A comment, including its delimiters.
     Comment(Range<usize>),
-    /// A document type, a processing instruction, or text that a browser drops up to `>`.
+    /// A document type, a processing instruction, or text that a browser ignores up to `>`.
     Declaration(Range<usize>),
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn scan<'a>(html: &'a [u8], mut found: impl FnMut(Markup<'a>)) -> Res
             let name = open + 1 + usize::from(is_end);
             match html.get(name) {
                 Some(first) if first.is_ascii_alphabetic() => tag(html, &mut found, name, is_end)?,
-                // For `</>` and `</ comment>`, the browser drops the text up to `>`.
+                // In `</>` and `</ comment>`, the browser ignores the text up to `>`.
                 Some(first) if is_end || b"!?".contains(first) => {
                     let end = after(html, b">", open);
                     found(Markup::Declaration(open..end));
@@ -128,7 +128,7 @@ pub(crate) fn scan<'a>(html: &'a [u8], mut found: impl FnMut(Markup<'a>)) -> Res
     Ok(())
 }
 
-/// Scans one tag whose name is at `name`. Returns the position at which markup continues after it.
+/// Scans one tag; `name` is the position of its name. Returns the position after the tag.
 fn tag<'a>(
     html: &'a [u8],
     found: &mut impl FnMut(Markup<'a>),
@@ -191,7 +191,7 @@ fn tag<'a>(
     Ok(end)
 }
 
-/// The position of the end tag of an element with text content, or the end of the document.
+/// Returns the position of the end tag of an element with text content, or the end of the document.
 fn end_of_text(html: &[u8], element: &[u8], from: usize) -> usize {
     let mut at = from;
     while let Some(end) = find(html, b"</", at) {
@@ -224,15 +224,15 @@ fn value_at(html: &[u8], at: usize) -> (Range<usize>, usize) {
     }
 }
 
-/// The end of a comment. `<!-->` and `<!--->` are comments too (HTML, section 13.2.5.43).
+/// Returns the end of a comment. `<!-->` and `<!--->` are also comments (HTML, section 13.2.5.43).
 pub(crate) fn end_of_comment(html: &[u8], open: usize) -> usize {
     // The dashes of `<!--` may also be the dashes of `-->`.
     let usual = after(html, b"-->", open + 2);
-    // Searches only up to that end. Otherwise each comment would be searched to the end of the document.
+    // The search ends there; otherwise each comment would cause a search to the end of the document.
     after(&html[..usual], b"--!>", open + 4)
 }
 
-/// The position after the next `end`, or the end of the document.
+/// Returns the position after the next `end`, or the end of the document.
 fn after(html: &[u8], end: &[u8], from: usize) -> usize {
     find(html, end, from).map_or(html.len(), |at| at + end.len())
 }

@@ -1,7 +1,7 @@
-//! Pseudo-random texts for tests of properties that hold for any input.
+//! Pseudo-random texts, for tests of properties that must be true for any input.
 
-/// Texts of `length` bytes of the alphabet. They are always the same, from a linear congruential generator
-/// (Knuth's MMIX).
+/// Returns texts of `length` bytes of the alphabet. They are the same in each run, because they come from a linear
+/// congruential generator (Knuth's MMIX).
 pub(crate) fn random_texts(
     alphabet: &[u8],
     length: usize,

@@ -1,7 +1,7 @@
 //! Rewrites references to files in HTML and CSS, for files that get new names.
 //!
-//! URLs are used as they are written. A URL is left unchanged if its meaning is not certain: if it contains a
-//! character reference, a backslash, or bytes beyond ASCII, which depend on the encoding of the document.
+//! URLs are used as written. A URL is left unchanged if its meaning is uncertain: if it contains a character reference,
+//! a backslash, or non-ASCII bytes, which depend on the encoding of the document.
 
 use std::ops::Range;
 
@@ -14,14 +14,13 @@ pub struct Rewritten {
     pub content: Vec<u8>,
     /// The number of references that were rewritten.
     pub references: u64,
-    /// The URLs of elements that state the hash of their file (`integrity`). If such a file changes, browsers
-    /// refuse it.
+    /// The URLs of elements that state the hash of their file (`integrity`). Browsers reject such a file if it changes.
     pub hashed: Vec<String>,
     /// Whether an element states the hash of a file whose URL cannot be read with certainty.
     pub hashes_unknown: bool,
 }
 
-/// The attributes whose value is one URL of a file to show or to open. The element `*` stands for any element.
+/// The attributes whose value is one URL of a file to show or to open. The element `*` means any element.
 const URL_ATTRIBUTES: [(&str, &str); 12] = [
     ("*", "background"),
     ("*", "poster"),
@@ -37,19 +36,19 @@ const URL_ATTRIBUTES: [(&str, &str); 12] = [
     ("use", "href"),
 ];
 
-/// The elements whose `type` states the format of the file, so that a browser does not request formats that it
-/// cannot show (HTML, sections 4.2.4 and 4.8.2).
+/// The elements whose `type` states the format of the file. A browser does not request formats that it cannot show
+/// (HTML, sections 4.2.4 and 4.8.2).
 const TYPED_ELEMENTS: [&[u8]; 3] = [b"link", b"object", b"source"];
 
-/// Replaces each URL for which the function returns another URL, in attributes and in the document's style
-/// sheets. In an element that states the format of its images (`type`), the format changes with the URLs, or both
-/// stay. The `<img>` of a `<picture>` stays if a `source` before it states its format: it is there for browsers that
-/// cannot show that format. All other bytes are unchanged.
+/// Replaces each URL for which the function returns another URL, in attributes and in the document's style sheets. If
+/// an element states the format of its images (`type`), either the format and all URLs change, or none of them. The
+/// `<img>` of a `<picture>` is unchanged if an earlier `source` states its format, because this `<img>` is for browsers
+/// that cannot show that format. All other bytes are unchanged.
 ///
 /// # Errors
 ///
-/// If the document cannot be scanned without building its element tree, or has a `base`, which changes the
-/// meaning of URLs. The document must then be left as it is.
+/// If the document cannot be scanned without building its element tree, or has a `base`, which changes the meaning of
+/// URLs. The document must then be left unchanged.
 pub fn rewrite_html(
     html: &[u8],
     mut rename: impl FnMut(&str) -> Option<String>,
@@ -102,7 +101,7 @@ pub fn rewrite_html(
             }
             // With a character reference, the value differs from the written text.
             if html[value.clone()].contains(&b'&') {
-                // It may be a URL that stays.
+                // The value may be a URL that is not changed.
                 tag.urls += 1;
                 return;
             }
@@ -161,16 +160,16 @@ struct OpenTag<'a> {
     changes: usize,
     /// The number of URLs in the tag.
     urls: usize,
-    /// The place of the value of `type`.
+    /// The position of the value of `type`.
     format: Option<Range<usize>>,
     states_hash: bool,
-    /// The URL of the file whose hash the tag may state; `Some(None)` if it cannot be read with certainty.
+    /// The URL of the file whose hash the tag may state; `Some(None)` if the URL cannot be read with certainty.
     hashed: Option<Option<&'a str>>,
-    /// Whether it is an `<img>` for browsers that cannot show the other formats of its `<picture>`.
+    /// Whether the tag is an `<img>` for browsers that cannot show the other formats of its `<picture>`.
     is_fallback: bool,
 }
 
-/// The position in or outside of a `<picture>`.
+/// The position relative to a `<picture>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Picture {
     Outside,
@@ -189,7 +188,7 @@ impl<'a> OpenTag<'a> {
                 let url = html[value].trim_ascii();
                 let is_certain = url.is_ascii() && !url.iter().any(|byte| b"&\\".contains(byte));
                 let url = str::from_utf8(url).ok().filter(|_| is_certain);
-                // If two attributes name files, which one counts depends on the element.
+                // If two attributes refer to files, the valid attribute depends on the element.
                 self.hashed = Some(url.filter(|_| self.hashed.is_none()));
             }
             b"imagesrcset" => self.hashed = Some(None),
@@ -228,7 +227,7 @@ impl<'a> OpenTag<'a> {
     }
 }
 
-/// The media type of an image with this URL, by its extension.
+/// Returns the media type of an image with this URL, by its extension.
 fn media_type(url: &str) -> Option<&'static str> {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     match path.rsplit_once('.')?.1 {
@@ -243,7 +242,7 @@ fn media_type(url: &str) -> Option<&'static str> {
 #[derive(Debug, Default)]
 struct Changes {
     list: Vec<(Range<usize>, String)>,
-    /// The number of changes that are formats (`type`) instead of URLs.
+    /// The number of changes that are formats (`type`) and not URLs.
     formats: usize,
 }
 
@@ -262,8 +261,8 @@ impl Changes {
         self.list.extend(renamed.map(|renamed| (url, renamed)));
     }
 
-    /// Changes the stated format to that of the changed URLs, which follow the first `from` changes. If one of the
-    /// `urls` of the tag stays, or they have different formats, all of them stay.
+    /// Changes the stated format to the format of the changed URLs, which follow the first `from` changes. If one of
+    /// the `urls` of the tag is unchanged, or their formats differ, all of them remain unchanged.
     fn state_format(&mut self, from: usize, urls: usize, format: Range<usize>) {
         let changed = &self.list[from..];
         let new = changed.first().and_then(|(_, url)| media_type(url));
@@ -325,8 +324,8 @@ fn urls_of_css(content: &[u8], css: Range<usize>, found: &mut dyn FnMut(Range<us
     }
 }
 
-/// The length of the string that begins with this quote. The string ends at the quote or, if it is broken, at
-/// the end of its line.
+/// Returns the length of the string that begins with this quote. The string ends at the next quote or, if there is
+/// none, at the end of the line.
 fn length_of_string(text: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while let Some(&byte) = text.get(at) {
@@ -341,7 +340,7 @@ fn length_of_string(text: &[u8], quote: u8) -> usize {
     at.min(text.len())
 }
 
-/// Returns the URL after `url(`, and the length up to the position after `)`.
+/// Reads the URL after `url(`. Returns the URL, and the length up to the position after `)`.
 fn url_token(inside: &[u8]) -> (Option<Range<usize>>, usize) {
     let start = inside
         .iter()
@@ -367,7 +366,7 @@ fn url_token(inside: &[u8]) -> (Option<Range<usize>>, usize) {
     }
 }
 
-/// The URLs of a `srcset` (HTML, section 4.8.4.2.1).
+/// Returns the URLs of a `srcset` (HTML, section 4.8.4.2.1).
 fn candidates(content: &[u8], value: Range<usize>) -> Vec<Range<usize>> {
     let mut urls = Vec::new();
     let mut at = value.start;
@@ -387,7 +386,7 @@ fn candidates(content: &[u8], value: Range<usize>) -> Vec<Range<usize>> {
             .take_while(|&&byte| byte == b',')
             .count();
         urls.push(at..end - commas);
-        // A descriptor extends up to the next comma, unless the URL ended with a comma.
+        // A descriptor ends at the next comma; there is no descriptor if the URL ended with a comma.
         at = match commas {
             0 => count(end, &|byte| byte != b','),
             _ => end,
@@ -395,7 +394,7 @@ fn candidates(content: &[u8], value: Range<usize>) -> Vec<Range<usize>> {
     }
 }
 
-/// The range without surrounding spaces.
+/// Removes surrounding spaces from the range.
 fn trimmed(content: &[u8], value: Range<usize>) -> Range<usize> {
     let text = &content[value.clone()];
     let before = text.len() - text.trim_ascii_start().len();

@@ -1,12 +1,12 @@
 //! Joins several scripts into one.
 
-/// The reason why a script is left as it is.
+/// The reason why a script is left unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
-    /// The encoding of the script would depend on the others.
+    /// The encoding of the script would depend on the other scripts.
     #[error("it is not in UTF-8")]
     Encoding,
-    /// The script would behave differently when joined with others.
+    /// The script would behave differently if it was joined with other scripts.
     #[error("it has {0}")]
     NotJoinable(&'static str),
 }
@@ -23,9 +23,9 @@ const DEPENDS: [(&[u8], &str); 2] = [
     ),
 ];
 
-/// Joins the scripts in order; each stays a separate sequence of statements. They then run as one program: an
-/// error in one script stops the scripts after it, and functions of a later script are already declared in an
-/// earlier one.
+/// Joins the scripts in order; each remains a separate sequence of statements. They then run as one program: an error
+/// in one script also stops the later scripts, and the functions of a later script are already declared when an earlier
+/// one runs.
 ///
 /// # Errors
 ///
@@ -34,8 +34,8 @@ pub fn join_scripts(scripts: &[&[u8]]) -> Result<Vec<u8>, (usize, ScriptError)> 
     let mut joined = Vec::new();
     for (index, script) in scripts.iter().enumerate() {
         let marked = script.strip_prefix(b"\xef\xbb\xbf");
-        // The mark makes a script UTF-8 in a document with any encoding. In a joined file it would do so for
-        // all scripts.
+        // A byte order mark makes a script UTF-8 in a document of any encoding. In a joined file it would affect all
+        // scripts.
         let depends = marked.is_some_and(|text| !text.is_ascii());
         let script = marked.unwrap_or(script);
         if depends || str::from_utf8(script).is_err() {
@@ -54,7 +54,8 @@ pub fn join_scripts(scripts: &[&[u8]]) -> Result<Vec<u8>, (usize, ScriptError)> 
             ));
         }
         if index > 0 {
-            // On a separate line, because the script before may end with a comment or without a semicolon.
+            // The new script begins on a separate line, because the previous script may end with a comment or without a
+            // semicolon.
             joined.extend_from_slice(b"\n;");
         }
         joined.extend_from_slice(script.trim_ascii());
@@ -62,7 +63,7 @@ pub fn join_scripts(scripts: &[&[u8]]) -> Result<Vec<u8>, (usize, ScriptError)> 
     Ok(joined)
 }
 
-/// The first byte after white space and comments.
+/// Returns the first byte after white space and comments.
 fn first_byte(script: &[u8]) -> Option<u8> {
     let mut rest = script.trim_ascii_start();
     loop {

@@ -1,5 +1,5 @@
-//! AVIF: independent decoders show the pixels that the encoder states, and images with properties that AVIF cannot
-//! store are not treated.
+//! Tests that independent AVIF decoders show the pixels that the encoder states, and that images with properties that
+//! AVIF cannot store are not treated.
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -19,10 +19,11 @@ use fathometer_content::image::{Format, Frame, Image, ImageError, ImageTreatment
 use self::imagemagick::{LIMITS, SOURCES, is_installed, make};
 
 const TO_AVIF: ImageTreatment = ImageTreatment::ToAvif;
-/// The largest difference of samples: decoders convert samples to pixels with different constants and rounding.
+/// The largest accepted difference of samples: decoders convert samples to pixels with different constants and
+/// rounding.
 const ROUNDING: u8 = 2;
 
-/// A program of a Debian package; `./test` installs it.
+/// Returns the path of a program from a Debian package; `./test` installs the package.
 fn program(name: &str) -> Option<PathBuf> {
     let found = Some(Path::new("/usr/bin").join(name)).filter(|path| path.exists());
     if found.is_none() {
@@ -33,7 +34,7 @@ fn program(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// The pixels and the profile, decoded by avifdec (libavif with dav1d). ImageMagick would halve the resolution of
+/// Decodes the pixels and the profile with avifdec (libavif with dav1d). ImageMagick would halve the resolution of
 /// colours.
 fn decode(content: &[u8], folder: &Path) -> (Vec<[u8; 4]>, Option<Vec<u8>>) {
     let [avif, png] = ["decoded.avif", "decoded.png"].map(|name| folder.join(name));
@@ -48,7 +49,7 @@ fn decode(content: &[u8], folder: &Path) -> (Vec<[u8; 4]>, Option<Vec<u8>>) {
     (pixels, picture.icc.clone())
 }
 
-/// An AVIF, its source, and the picture that the encoder states.
+/// An AVIF file, its source, and the picture that the encoder states.
 struct Treated {
     name: String,
     file: Vec<u8>,
@@ -71,15 +72,19 @@ impl Treated {
         }
     }
 
-    /// Compares the stated picture with a decoder's pixels. Colours are compared from the alpha `has_colours` on.
+    /// Compares the stated picture with the pixels of a decoder. Colours are compared if the alpha is at least
+    /// `has_colours`.
     fn assert_shown(&self, decoder: &str, pixels: &[[u8; 4]], has_colours: u8) {
         let name = &self.name;
         let different = different(&self.stated, pixels, has_colours);
-        assert_eq!(different, None, "{name}: stated, and shown by {decoder}");
+        assert_eq!(
+            different, None,
+            "{name}: first pixel that differs (stated by the encoder, shown by {decoder})"
+        );
     }
 }
 
-/// The first pixels that differ by more than rounding.
+/// Returns the first pixels that differ by more than [`ROUNDING`].
 fn different(picture: &Picture, pixels: &[[u8; 4]], has_colours: u8) -> Option<([u8; 4], [u8; 4])> {
     let stated = picture.frames[0].rgba.as_chunks().0;
     assert_eq!(stated.len(), pixels.len());
@@ -91,7 +96,7 @@ fn different(picture: &Picture, pixels: &[[u8; 4]], has_colours: u8) -> Option<(
     })
 }
 
-/// The sources as AVIF.
+/// Converts the sources to AVIF.
 fn treated_sources(folder: &Path) -> Vec<Treated> {
     let treated = SOURCES.iter().map(|(name, arguments)| {
         let source = make(arguments, &folder.join(name));
@@ -113,7 +118,10 @@ fn avifdec_shows_what_the_encoder_states() {
         let (source, stated) = (&treated.source, &treated.stated);
         if name.starts_with("photograph") {
             let lost = different(source, &pixels, 1);
-            assert!(lost.is_some(), "{name}: the comparison finds what is lost");
+            assert!(
+                lost.is_some(),
+                "{name}: the comparison must detect a lost part"
+            );
         }
         let theirs = Picture {
             frames: vec![Frame {
@@ -123,7 +131,10 @@ fn avifdec_shows_what_the_encoder_states() {
             ..stated.clone()
         };
         let [stated, theirs] = [stated, &theirs].map(|picture| ssim(source, picture).unwrap());
-        assert!((stated - theirs).abs() < 0.002, "{name}: {stated} {theirs}");
+        assert!(
+            (stated - theirs).abs() < 0.002,
+            "{name}: SSIM {stated} stated, {theirs} with the other decoder"
+        );
         assert!(stated > 0.8 && stated < 1.0, "{name}: {stated}");
         if name == "photograph.jpg" {
             let before = fs::metadata(folder.path().join(name)).unwrap().len();
@@ -132,7 +143,7 @@ fn avifdec_shows_what_the_encoder_states() {
     }
 }
 
-/// Writes the pixels of all images into the page, one line in hexadecimal for each image.
+/// A script that writes the pixels of all images into the page, one hexadecimal line per image.
 const PIXELS: &str = "<script>
 onload = () => {
   let all = '';
@@ -153,14 +164,15 @@ onload = () => {
 </script>
 ";
 
-/// Alpha as Chromium 156 shows it. Chromium interprets the samples in the limited range, 16 to 235, although their
-/// header states the full range, as AVIF requires. It does so also with files of avifenc.
+/// Converts alpha to the value that Chromium 156 shows. Chromium interprets the samples in the limited range, 16 to
+/// 235, although their header states the full range, as AVIF requires. Files of avifenc are affected too.
 fn from_limited_range(alpha: u8) -> u8 {
     let expanded = (f32::from(alpha) - 16.0) * 255.0 / 219.0;
     expanded.round() as u8
 }
 
-/// Needed besides avifdec, although it takes two seconds: Chromium's decoder and colour conversion are different.
+/// This test takes two seconds, but is needed in addition to avifdec: Chromium's decoder and colour conversion are
+/// different.
 #[test]
 fn chromium_shows_what_the_encoder_states() {
     let (true, Some(chromium)) = (is_installed(), program("chromium")) else {
@@ -217,7 +229,7 @@ fn chromium_shows_what_the_encoder_states() {
     }
 }
 
-/// A PNG of this size, with a different colour in each pixel.
+/// Creates a PNG of this size, with a different colour in each pixel.
 fn png_of(width: u32, height: u32) -> Vec<u8> {
     let mut coded = Vec::new();
     let mut encoder = png::Encoder::new(&mut coded, width, height);
@@ -257,7 +269,7 @@ fn every_size_from_one_pixel_on_is_encoded() {
     }
 }
 
-/// A JPEG with this metadata.
+/// Creates a JPEG with this metadata.
 fn jpeg_with(icc: Option<&[u8]>, exif: Option<&[u8]>) -> Vec<u8> {
     let mut coded = Vec::new();
     let mut encoder = jpeg_encoder::Encoder::new(&mut coded, 90);
@@ -274,14 +286,14 @@ fn jpeg_with(icc: Option<&[u8]>, exif: Option<&[u8]>) -> Vec<u8> {
     coded
 }
 
-/// EXIF metadata with only this orientation.
+/// Creates EXIF metadata with only this orientation.
 fn exif(orientation: u8) -> Vec<u8> {
     let mut tiff = b"II\x2a\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
     tiff.extend([orientation, 0, 0, 0, 0, 0, 0, 0]);
     tiff
 }
 
-/// The header of an ICC profile for this colour space, with some content.
+/// Creates the header of an ICC profile for this colour space, with some content.
 fn icc(colours: &[u8; 4]) -> Vec<u8> {
     let mut icc = vec![0; 150];
     icc[..4].copy_from_slice(&150_u32.to_be_bytes());
@@ -289,7 +301,7 @@ fn icc(colours: &[u8; 4]) -> Vec<u8> {
     icc[16..20].copy_from_slice(colours);
     icc[20..24].copy_from_slice(b"XYZ ");
     icc[36..40].copy_from_slice(b"acsp");
-    // D50 (ICC.1:2022, section 7.2.16).
+    // The illuminant D50 (ICC.1:2022, section 7.2.16).
     icc[68..80].copy_from_slice(b"\0\0\xf6\xd6\0\x01\0\0\0\0\xd3\x2d");
     icc[140..].copy_from_slice(b"a profile.");
     icc
@@ -311,7 +323,7 @@ fn metadata_is_kept_or_the_image_is_not_treated() {
                 .windows(profile.len())
                 .any(|window| window == profile)
         );
-        // avifdec writes an RGB PNG, for which a grey profile is not valid.
+        // avifdec writes an RGB PNG, for which a grey profile is invalid.
         if is_installed && profile == &rgb {
             let (pixels, read) = decode(&kept.file, folder.path());
             kept.assert_shown("avifdec", &pixels, 1);

@@ -1,5 +1,5 @@
-//! ImageMagick, with the C library of each format, decodes every image that this crate makes. The pixels are those of
-//! the source, or have the stated distortion.
+//! Decodes every image that this crate writes with ImageMagick, which uses the C library of each format. The pixels
+//! must equal the source, or have the stated distortion.
 #![cfg(feature = "images")]
 #![expect(
     clippy::disallowed_types,
@@ -17,7 +17,8 @@ use fathometer_content::image::{Format, Image, ImageTreatment, ssim};
 
 use self::imagemagick::{LIMITS, SOURCES, convert, is_installed, make};
 
-/// The pixels of all frames, decoded by ImageMagick, each frame as the whole canvas. Transparent pixels have no colour.
+/// Decodes the pixels of all frames with ImageMagick, each frame as the whole canvas. Transparent pixels have no
+/// colour.
 fn decode(content: &[u8], file: &Path) -> Vec<[u8; 4]> {
     fs::write(file, content).unwrap();
     let output = convert()
@@ -37,7 +38,7 @@ fn without_hidden_colours(pixels: &[[u8; 4]]) -> Vec<[u8; 4]> {
     pixels.iter().map(clear).collect()
 }
 
-/// Further sources in lossless formats.
+/// Additional sources in lossless formats.
 const OTHER_SOURCES: [(&str, &[&str]); 3] = [
     (
         "interlaced.gif",
@@ -101,7 +102,7 @@ fn lossless_images_decode_to_the_pixels_of_their_source() {
     }
 }
 
-/// A PNG chunk with its length and its CRC.
+/// Creates a PNG chunk with its length and its CRC.
 fn chunk(name: &[u8; 4], data: &[u8]) -> Vec<u8> {
     let named = [name.as_slice(), data].concat();
     let sum = !named.iter().fold(u32::MAX, |sum, &byte| {
@@ -117,8 +118,8 @@ fn number(data: &[u8]) -> u32 {
     u32::from_be_bytes(data[..4].try_into().unwrap())
 }
 
-/// Each frame of an APNG as a separate PNG, because ImageMagick does not read APNG; with its left and top edges, and
-/// whether it is drawn over the pixels below.
+/// Converts each frame of an APNG to a separate PNG, because ImageMagick does not read APNG. Also returns the left and
+/// top position of the frame, and whether the frame is blended over the underlying pixels.
 fn frames_of(apng: &[u8]) -> Vec<(Vec<u8>, u32, u32, bool)> {
     let mut frames: Vec<(Vec<u8>, u32, u32, bool)> = Vec::new();
     let (mut header, mut shared, mut at) = (Vec::new(), Vec::new(), 8);
@@ -138,7 +139,7 @@ fn frames_of(apng: &[u8]) -> Vec<(Vec<u8>, u32, u32, bool)> {
                     &chunk(b"IHDR", &header),
                     &shared,
                 ];
-                assert_eq!(data[24], 0, "the encoder disposes of nothing");
+                assert_eq!(data[24], 0, "the encoder uses no disposal method");
                 frames.push((
                     png.concat(),
                     number(&data[12..]),
@@ -168,7 +169,7 @@ fn an_animation_decodes_to_the_frames_of_its_source() {
     }
     let folder = tempfile::tempdir().unwrap();
     for dispose in ["None", "Background", "Previous"] {
-        // A dot moves over a drawing, on a transparent canvas of 70 x 50.
+        // A dot moves over a drawing, on a transparent canvas of 70 x 50 pixels.
         let mut arguments = vec![
             "-delay", "7", "-loop", "2", "-size", "70x50", "-dispose", "None",
         ];
@@ -207,7 +208,7 @@ fn an_animation_decodes_to_the_frames_of_its_source() {
                     if !is_over || above[3] == 255 {
                         *below = *above;
                     } else {
-                        assert_eq!(above[3], 0, "pixels that stay are transparent");
+                        assert_eq!(above[3], 0, "unchanged pixels must be transparent");
                     }
                 }
             }
@@ -217,7 +218,8 @@ fn an_animation_decodes_to_the_frames_of_its_source() {
     }
 }
 
-/// SSIM by its definition, window by window: sums over 121 pixels with the weights of a Gaussian in two dimensions.
+/// Computes SSIM by its definition, window by window: sums over 121 pixels with the weights of a two-dimensional
+/// Gaussian.
 fn ssim_by_definition(a: &[f64], b: &[f64], width: usize, height: usize) -> f64 {
     let weight = |x: usize, y: usize| {
         let (dx, dy) = (x as f64 - 5.0, y as f64 - 5.0);
@@ -317,7 +319,7 @@ fn a_jpeg_has_the_distortion_that_is_stated() {
             let theirs = ssim_by_definition(&lumas(&expected), &lumas(&theirs), width, height);
             assert!(
                 (theirs - stated).abs() < 0.01,
-                "{arguments:?} {quality}: {theirs} {stated}"
+                "{arguments:?}, quality {quality}: SSIM {theirs} with the other decoder, {stated} stated"
             );
         }
     }

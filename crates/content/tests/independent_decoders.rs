@@ -1,5 +1,5 @@
-//! The programs `gzip`, `brotli` and `zstd` decode the output of this crate, and a browser builds the same tree from a
-//! document with its tags in lower case.
+//! Decodes the output of this crate with the programs `gzip`, `brotli` and `zstd`. Also tests that a browser builds the
+//! same tree from a document with its tags in lower case.
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use fathometer_content::{Coding, Dictionary, lower_case_tags};
 
-/// Whether the program is installed; `./test` installs all of them.
+/// Returns whether the program is installed; `./test` installs all of them.
 fn is_installed(program: &str) -> bool {
     let version = Command::new(program).arg("--version").output();
     let is_installed = version.is_ok_and(|output| output.status.success());
@@ -96,7 +96,7 @@ fn the_zstd_program_decodes_with_our_dictionary() {
     assert!(output_of("zstd", &with, &file) == pages[5]);
 }
 
-/// Compares the trees that Chromium writes, for a document with every construct that the scanner treats specially.
+/// Compares the element trees from Chromium, for a document with every construct that the scanner treats specially.
 #[test]
 fn a_browser_builds_the_same_tree() {
     if !is_installed("chromium") {

@@ -1,4 +1,4 @@
-//! Text that ImageMagick drew is found as text, and images without text are not.
+//! Tests that text drawn by ImageMagick is recognised as text, and that images without text are not.
 #![cfg(feature = "images")]
 #![expect(
     clippy::disallowed_types,
@@ -16,7 +16,8 @@ const LIMITS: Limits = Limits {
     frames: 100,
 };
 
-/// The replacement of the image that `convert` draws with these arguments; `None` if it is not installed.
+/// Returns the replacement of the image that `convert` draws with these arguments; `None` if `convert` is not
+/// installed.
 fn replacement(arguments: &[&str], format: Format) -> Option<Option<Replacement>> {
     let folder = tempfile::tempdir().unwrap();
     let extension = match format {
@@ -24,7 +25,7 @@ fn replacement(arguments: &[&str], format: Format) -> Option<Option<Replacement>
         _ => "png",
     };
     let file = folder.path().join("image").with_extension(extension);
-    // Without colour chunks, because CSS cannot express them.
+    // The image has no colour chunks, because CSS cannot express them.
     let drawn = Command::new("convert")
         .args(arguments)
         .args(["-strip", "-depth", "8", "-define", "png:exclude-chunks=all"])
@@ -42,7 +43,7 @@ fn replacement(arguments: &[&str], format: Format) -> Option<Option<Replacement>
     Some(Replacement::of(image.picture()))
 }
 
-/// ImageMagick's arguments for text of this size.
+/// Returns ImageMagick's arguments for a text of this size.
 fn label<'a>(colors: [&'a str; 2], size: &'a str, text: &'a str) -> Vec<&'a str> {
     let [background, ink] = colors;
     vec![
@@ -98,7 +99,8 @@ fn drawn_text_is_found_with_its_colors() {
             let Some(found) = replacement(&label(colors, size, text), format) else {
                 return;
             };
-            let found = found.unwrap_or_else(|| panic!("{text} as {format} is not found"));
+            let found = found
+                .unwrap_or_else(|| panic!("the text {text} in the {format} is not recognised"));
             assert!(!found.is_exact());
             let html = found.html(Some("a <b>"), [None; 2]).unwrap();
             for part in expected {

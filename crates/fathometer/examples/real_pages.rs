@@ -1,5 +1,5 @@
-//! Measures how well deflate compresses real pages, with tags in each case, and how large real small GIFs are as PNG.
-//! The run tests the claims N08, N09 and N18 of nielsen97.
+//! Measures the compression ratio of deflate on real pages, with tags in upper, lower and mixed case, and the PNG sizes
+//! of small real GIFs. The run tests the claims N08, N09 and N18 of nielsen97.
 //!
 //! `real_pages OUTPUT PACKAGE=VERSION=FOLDER ...` reads extracted packages and writes to the folder OUTPUT:
 //!
@@ -23,17 +23,17 @@ use fathometer_content::{Coding, change_tag_case};
 use fathometer_model::{CellKey, Instant, PathCertificate, ReplicateRecord, Seed, Validity};
 use fathometer_sys::Clock;
 
-/// Pages of each package.
+/// Maximum number of measured pages per package.
 const PAGES: usize = 12;
-/// Shorter HTML files are frames and redirections.
+/// Minimum size of a page in bytes; shorter HTML files are frames and redirections.
 const LEAST_PAGE: u64 = 1024;
-/// The paper's "sub-200 byte category" of images.
+/// Size limit of a small image in bytes: the paper's "sub-200 byte category".
 const SMALL_IMAGE: u64 = 200;
-/// Header and trailer of `gzip` around the deflated bytes (RFC 1952, section 2.3).
+/// Bytes of the header and trailer of `gzip` around the deflated content (RFC 1952, section 2.3).
 const GZIP_BYTES: usize = 18;
-/// The seed of the mixed case.
+/// The seed of the random letter case.
 const SEED: Seed = Seed(1997);
-/// The cases of tag and attribute names; the first leaves the page unchanged.
+/// The letter cases of tag and attribute names; the first leaves the page unchanged.
 const CASES: [&str; 5] = ["as-is", "lower", "upper", "mixed-names", "mixed-letters"];
 
 type Failure = Box<dyn Error>;
@@ -59,7 +59,7 @@ impl<'a> Package<'a> {
         })
     }
 
-    /// The regular files of the package with one of these endings and a length in the range, sorted by path.
+    /// Returns the regular files of the package with one of these endings and a length in this range, sorted by path.
     fn files(
         &self,
         endings: &[&str],
@@ -86,15 +86,15 @@ impl<'a> Package<'a> {
         Ok(found)
     }
 
-    /// The path of a file inside the package.
+    /// Returns the path of a file inside the package.
     fn inside(&self, path: &Path) -> String {
         let path = path.strip_prefix(self.folder).unwrap_or(path);
         path.display().to_string()
     }
 }
 
-/// The page with its names in one of the [`CASES`]; `None` if a tag cannot be distinguished from text without
-/// building the tree.
+/// Returns the page with its tag and attribute names in one of the [`CASES`]; `None` if a tag cannot be distinguished
+/// from text without building the tree.
 fn in_case(page: &[u8], case: &str, seed: Seed) -> Option<Vec<u8>> {
     let mut draws = (0_u64..).map(|n| seed.draw(n) & 1 == 1);
     let mut heads = || draws.next().unwrap_or_default();
@@ -122,7 +122,7 @@ fn deflated(page: &[u8]) -> Result<usize, Failure> {
     Ok(Coding::Gzip(6).encode(page)?.len() - GZIP_BYTES)
 }
 
-/// Bytes of the GIF as PNG by the paper's converters; the arguments are those of `pnmtopng`.
+/// Converts the GIF to PNG with the paper's programs; `arguments` are for `pnmtopng`. Returns the size in bytes.
 fn by_netpbm(gif: &Path, arguments: &[&str]) -> Result<usize, Failure> {
     let mut first = Command::new("giftopnm")
         .arg(gif)
@@ -139,7 +139,7 @@ fn by_netpbm(gif: &Path, arguments: &[&str]) -> Result<usize, Failure> {
     Ok(second.stdout.len())
 }
 
-/// Bytes of the GIF as PNG by `fathometer content`; `None` for an animation.
+/// Converts the GIF to PNG as `fathometer content` does. Returns the size in bytes; `None` for an animation.
 fn by_oxipng(gif: &[u8]) -> Result<Option<usize>, Failure> {
     let limits = Limits {
         pixels: 1 << 20,
@@ -152,7 +152,7 @@ fn by_oxipng(gif: &[u8]) -> Result<Option<usize>, Failure> {
     Ok(Some(ImageTreatment::GifToPng.encode(&image)?.file.len()))
 }
 
-/// The records, in the order in which they are made.
+/// The records, in the order of their creation.
 struct Records {
     started: f64,
     lines: Vec<ReplicateRecord>,
@@ -185,7 +185,7 @@ impl Records {
     }
 }
 
-/// Measures the pages of a package: a line for each, and one record of their mean ratio for each case.
+/// Measures the pages of a package. Writes a line for each page, and one record with the mean ratio for each case.
 fn pages(package: &Package<'_>, csv: &mut String, records: &mut Records) -> Result<(), Failure> {
     let files = package.files(&["html", "htm"], LEAST_PAGE..u64::MAX)?;
     if files.len() < PAGES {
@@ -304,14 +304,14 @@ fn main() -> Result<(), Failure> {
         replicates_planned: Some(records.lines.len() as u64),
         eras: vec![EraInfo {
             name: "today".to_owned(),
-            description: "Sizes of files, which depend on no TCP.".to_owned(),
+            description: "File sizes, which do not depend on TCP.".to_owned(),
             limits: Vec::new(),
             settings: Vec::new(),
         }],
         paths: Vec::new(),
         servers: Vec::new(),
         notes: vec![
-            "a replicate of the block real-pages is a package (the mean of its pages), one of real-images a file"
+            "a replicate of the block real-pages is a package (the mean of its pages); a replicate of the block real-images is a file"
                 .to_owned(),
         ],
         left_out: Vec::new(),

@@ -12,7 +12,7 @@ use fathometer_files::sha256;
 /// The version, and the commit if known: `0.1.0 (0123456789ab, modified)`.
 pub const VERSION: &str = env!("FATHOMETER_VERSION");
 
-/// The build facts that a run records.
+/// Returns the build facts that a run records.
 pub fn facts() -> Build {
     let filled = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Build {
@@ -27,10 +27,10 @@ pub fn facts() -> Build {
     }
 }
 
-/// The hash of the program's file; empty if it cannot be read.
+/// Returns the SHA-256 of the program's file; empty if the file cannot be read.
 fn program_hash() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
-    // The link is to the running program, even if another file is now at its path.
+    // This link leads to the running program, even if the program's path now leads to another file.
     HASH.get_or_init(|| sha256::of_file("/proc/self/exe".as_ref()).unwrap_or_default())
 }
 

@@ -1,4 +1,4 @@
-//! The command line. The crates below measure, predict and analyse.
+//! The command line. Other crates measure, predict and analyse.
 
 // Must be first, so that all other modules can use its macros.
 #[macro_use]

@@ -1,5 +1,5 @@
-//! Printing that never panics. The macros here replace those of the standard library: in the whole crate
-//! `println!` and similar macros use this module.
+//! Printing that never panics. The macros of this module replace `println!` and similar macros of the standard library
+//! in the whole crate.
 //!
 //! A failure to write to stderr is ignored, and the message is lost. A failure to write to stdout makes the command
 //! fail, but only at the end, after all other output is written; the error is printed then. If the reader of a pipe

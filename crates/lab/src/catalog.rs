@@ -1,10 +1,10 @@
 //! The catalog in which the names of a study are looked up: first the study's folder, then the data built into the
 //! program.
 //!
-//! A study's folder may contain `paths/NAME.toml`, `eras/NAME.toml` and `servers/NAME/server.toml`. The level
-//! `NAME` then refers to that file. A level is a path if it contains a slash or ends in `.toml`. Paths,
-//! and files of workloads (`log:FILE`), are relative to the study's folder, or to the current directory if the
-//! study's folder has no such file.
+//! A study's folder may contain `paths/NAME.toml`, `eras/NAME.toml` and `servers/NAME/server.toml`. The level `NAME`
+//! then refers to that file. A level with a slash or the ending `.toml` is a path. Paths, also of workload files
+//! (`log:FILE`), are relative to the study's folder. If the study's folder has no such file, they are relative to the
+//! current directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Item {
         }
     }
 
-    /// The path of an item, relative to the folder of all items of its kind.
+    /// Returns the path of an item, relative to the folder of all items of its kind.
     fn file(self, name: &str) -> PathBuf {
         match self {
             Item::Path | Item::Era => PathBuf::from(format!("{name}.toml")),
@@ -48,7 +48,7 @@ impl Item {
     }
 }
 
-/// A place where names are looked up.
+/// The folders in which names are looked up.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     own: Option<PathBuf>,
@@ -60,19 +60,19 @@ impl Catalog {
         Catalog::default()
     }
 
-    /// A catalog of the items of a study's folder and the built-in data.
+    /// A catalog of a study's folder and the built-in data.
     pub fn of(folder: &Path) -> Catalog {
         Catalog {
             own: Some(folder.to_owned()),
         }
     }
 
-    /// The reference with which an item is loaded ([`data::load`], [`Era::load`](crate::era::Era::load),
-    /// [`Definition::load`](crate::server::definition::Definition::load)): the path of its file, or the name of
-    /// a built-in item.
+    /// Returns the reference with which an item is loaded ([`data::load`], [`Era::load`](crate::era::Era::load),
+    /// [`Definition::load`](crate::server::definition::Definition::load)): the path of its file, or the name of a
+    /// built-in item.
     ///
     /// # Errors
-    /// When neither the study's folder nor the built-in data have an item of this name.
+    /// When neither the study's folder nor the built-in data has an item of this name.
     pub fn find(&self, item: Item, name: &str) -> Result<String, DataError> {
         if data::is_path(name) {
             return Ok(self.path(name));
@@ -92,7 +92,7 @@ impl Catalog {
         Err(DataError::unknown(item.title(), name, known))
     }
 
-    /// A workload's name, with the resolved path of its file if it has a file (`log:FILE`).
+    /// Returns a workload's name. For `log:FILE`, the path of the file is resolved.
     pub fn workload(&self, name: &str) -> String {
         match name.split_once(':') {
             Some((kind, file)) => format!("{kind}:{}", self.path(file)),
@@ -100,7 +100,7 @@ impl Catalog {
         }
     }
 
-    /// The path of a file that the study names: in the study's folder, if the file exists there.
+    /// Resolves the path of a file that the study names: in the study's folder, if the file exists there.
     fn path(&self, name: &str) -> String {
         let own = self.own.as_ref().map(|own| own.join(name));
         match own.filter(|path| path.exists()) {
@@ -110,7 +110,7 @@ impl Catalog {
     }
 }
 
-/// The names of the items in a folder.
+/// Returns the names of the items in a folder.
 fn names_in(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries

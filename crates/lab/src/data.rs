@@ -10,7 +10,7 @@ use crate::nearest;
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
-/// The text of an embedded file, by its path in the repository (`paths/ppp.toml`).
+/// Returns the text of an embedded file, by its path in the repository (`paths/ppp.toml`).
 pub fn embedded(name: &str) -> Option<&'static str> {
     FILES
         .iter()
@@ -18,7 +18,7 @@ pub fn embedded(name: &str) -> Option<&'static str> {
         .map(|(_, text)| *text)
 }
 
-/// The names of the embedded items of a folder: `paths` has `lan`, `ppp`, …; `papers` has `nielsen97`, ….
+/// Returns the names of the embedded items of a folder: `paths` has `lan`, `ppp`, …; `papers` has `nielsen97`, ….
 pub fn names(folder: &str) -> Vec<&'static str> {
     let mut names: Vec<&str> = FILES
         .iter()
@@ -43,7 +43,7 @@ pub enum DataError {
         what: &'static str,
         /// The given name.
         name: String,
-        /// The nearest known name as a question, or an empty text.
+        /// The nearest known name as a question (`did you mean …?`), or an empty text.
         hint: String,
         /// The known names.
         known: String,
@@ -64,7 +64,7 @@ impl DataError {
         matches!(self, DataError::Unknown { .. })
     }
 
-    /// The error that there is no item with this name; it lists the known names.
+    /// Returns the error for an unknown name, which lists the known names.
     pub fn unknown<'a>(
         what: &'static str,
         name: &str,
@@ -79,13 +79,13 @@ impl DataError {
     }
 }
 
-/// Whether a name is the path of a file or folder, and not the name of an item.
+/// Whether a name is the path of a file or folder, not the name of an item.
 pub fn is_path(name: &str) -> bool {
     name.ends_with(".toml") || name.contains('/')
 }
 
-/// The text of the item `name` of `folder`: of a file on disk if `name` ends in `.toml` or contains a slash, otherwise of
-/// the embedded file.
+/// Reads the text of the item `name` of `folder`. If `name` ends in `.toml` or contains a slash, reads that file on
+/// disk, otherwise the embedded file.
 pub fn load(folder: &str, what: &'static str, name: &str) -> Result<String, DataError> {
     if is_path(name) {
         return fs::read_to_string(Path::new(name)).map_err(|error| DataError::Unreadable {

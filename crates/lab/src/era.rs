@@ -22,12 +22,13 @@ pub struct Era {
     pub source: String,
     /// Properties of that time that the kernel cannot reproduce, and their effect on results.
     pub limits: Vec<String>,
-    /// TCP_QUICKACK of the client's sockets, which is set after connecting and after every read; `None` for the
-    /// kernel's default.
+    /// TCP_QUICKACK of the client's sockets. It is set after connecting and after every read. `None` for the kernel's
+    /// default.
     pub client_quick_ack: Option<bool>,
-    /// TCP_QUICKACK of the server's listening socket, which its connections inherit; `None` for the kernel's default.
+    /// TCP_QUICKACK of the server's listening socket. The accepted connections inherit it. `None` for the kernel's
+    /// default.
     pub server_quick_ack: Option<bool>,
-    /// The clock that delays the client's acknowledgements outside its kernel.
+    /// The clock that delays the client's acknowledgements outside the client's kernel.
     pub client_delayed_ack: Option<DelayedAckClock>,
     client: TcpSettings,
     server: TcpSettings,
@@ -99,7 +100,7 @@ impl JsonSchema for Era {
 }
 
 impl Era {
-    /// The built-in era of this name, or the era in this file.
+    /// Loads the built-in era of this name, or the era in this file.
     pub fn load(name: &str) -> Result<Era, EraError> {
         Era::parse(name, &data::load("eras", "era", name)?)
     }
@@ -122,7 +123,7 @@ impl Era {
         })
     }
 
-    /// The settings of one host. `initial_window`, in segments, overrides the era's initial window.
+    /// Returns the settings of one host. `initial_window`, in segments, overrides the era's initial window.
     pub fn settings(&self, side: Side, initial_window: Option<u32>) -> TcpSettings {
         let mut settings = match side {
             Side::Client => self.client.clone(),

@@ -1,4 +1,4 @@
-//! Two hosts and the path between them, in which all measurements run.
+//! Two hosts and the path between them. All measurements run in them.
 //!
 //! A host is a network namespace with a loopback device, one TUN device, an IPv4 and an IPv6 address, and a
 //! route to the other host only. No other address can be reached. The TCP of a new namespace has no state of
@@ -49,7 +49,7 @@ impl Side {
         }
     }
 
-    /// The other end.
+    /// The opposite end.
     pub const fn other(self) -> Side {
         match self {
             Side::Client => Side::Server,
@@ -109,7 +109,7 @@ impl Host {
         })
     }
 
-    /// Whether a program listens in this host: a TCP socket in LISTEN, or an unconnected UDP socket.
+    /// Whether a program listens in this host, on a TCP socket in state LISTEN or on an unconnected UDP socket.
     ///
     /// # Errors
     /// If the namespace cannot be entered.
@@ -118,9 +118,9 @@ impl Host {
     }
 }
 
-/// Whether this thread's namespace has a TCP socket in LISTEN or an unconnected UDP socket.
+/// Whether this thread's namespace has a TCP socket in state LISTEN or an unconnected UDP socket.
 fn has_listener() -> bool {
-    // The fourth column is the state: 0A is LISTEN; for UDP, 07 means "not connected".
+    // The fourth column is the state. 0A means LISTEN; for UDP, 07 means "not connected".
     [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")]
         .iter()
         .any(|(table, state)| {
@@ -140,7 +140,7 @@ pub struct Lab {
     pub client: Host,
     /// The host of the server.
     pub server: Host,
-    /// The origin of the path's instants.
+    /// The clock of the path: its origin is the origin of all instants.
     pub clock: Clock,
     wire: Wire,
 }
@@ -148,8 +148,8 @@ pub struct Lab {
 impl Lab {
     /// Starts both hosts and the path.
     ///
-    /// `settings` returns the TCP settings of each host; [`Host::applied`] has the settings that were applied. Requires
-    /// the right to create namespaces.
+    /// `settings` returns the TCP settings of each host. [`Host::applied`] contains the settings that the kernel
+    /// accepted. Requires the right to create namespaces.
     pub fn start(
         profile: &Profile,
         options: &WireOptions,
@@ -166,7 +166,7 @@ impl Lab {
         })
     }
 
-    /// One of the hosts.
+    /// Returns one of the hosts.
     pub fn host(&self, side: Side) -> &Host {
         match side {
             Side::Client => &self.client,
@@ -174,35 +174,35 @@ impl Lab {
         }
     }
 
-    /// The ID of the process that receives for the server's host, if there is one.
+    /// The ID of the process that receives packets for the server's host, if a separate process does so.
     pub fn server_receiver(&self) -> Option<u32> {
         self.wire.server_receiver()
     }
 
-    /// The ID of the process that receives for the client's host, if there is one.
+    /// The ID of the process that receives packets for the client's host, if a separate process does so.
     pub fn client_receiver(&self) -> Option<u32> {
         self.wire.client_receiver()
     }
 
-    /// Waits until no packet has been in flight for `quiet`, at most for `limit`. Returns whether the path
+    /// Waits until no packet has been in flight for `quiet`, but no longer than `limit`. Returns whether the path
     /// became quiet.
     pub fn settle(&self, quiet: Duration, limit: Duration) -> bool {
         self.wire.settle(quiet, limit)
     }
 
-    /// Stops the path and releases the hosts; for callers without packet counts ([`Lab::end`]).
+    /// Stops the path and releases the hosts. [`Lab::end`] also returns packet counts.
     pub fn stop(self) -> (PathCertificate, Validity) {
         self.wire.stop()
     }
 
-    /// Stops the path and releases the hosts.
+    /// Stops the path and releases the hosts. Returns the result of the path.
     pub fn end(self) -> Carried {
         self.wire.end()
     }
 }
 
-/// Prevents a host from sending packets by itself, so that the experiment causes every packet on the path.
-/// Otherwise an IPv6 device would configure a link-local address and send router solicitations from it.
+/// Prevents a host from sending packets that the experiment did not cause. Otherwise an IPv6 device would configure a
+/// link-local address and send router solicitations from that address.
 fn be_silent() -> Result<()> {
     let folder = Path::new("/proc/sys/net/ipv6/conf");
     if !folder.exists() {

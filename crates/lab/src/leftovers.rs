@@ -1,7 +1,7 @@
 //! Removes what killed programs left on the machine: control groups and temporary folders.
 //!
-//! Each of these objects has an owner: a process that holds a lock, which the kernel releases when the process exits. Every
-//! command that creates such objects first removes the objects without an owner, whichever command created them.
+//! Each of these objects has an owner: a process that holds a lock, which the kernel releases when the process exits.
+//! Every command that creates such objects first removes all objects without an owner, also those of other commands.
 
 use std::path::PathBuf;
 
@@ -19,7 +19,7 @@ pub fn remove() -> Removal {
     all
 }
 
-/// The result of a removal, one line per item.
+/// Describes the result of a removal, one line per item.
 pub fn description(removal: &Removal) -> String {
     let line = |what: &str, path: &PathBuf| format!("{what} {}\n", path.display());
     let removed = removal.removed.iter().map(|path| line("removed", path));

@@ -1,7 +1,7 @@
 //! The laboratory: two hosts with limits, the path between them, the TCP settings of an era, a server under test, and
 //! trials of this server with a load or a page.
 //!
-//! The design of experiments is in `fathometer-study`.
+//! The crate `fathometer-study` contains the design of experiments.
 
 pub mod abilities;
 pub mod catalog;

@@ -1,12 +1,13 @@
-//! The known name that is nearest to an unknown name, for error messages.
+//! Finds the known name that is nearest to an unknown name, for error messages.
 
 use std::fmt::{Display, Write as _};
 
-/// The largest edit distance between a misspelt word and its suggestion, as a share of the longer word.
+/// The largest edit distance between a misspelt word and its suggestion, as a fraction of the length of the longer
+/// word.
 const FARTHEST: f64 = 0.4;
 
-/// The known name with the smallest edit distance (Damerau and Levenshtein) to `name`; `None` if all are too
-/// different.
+/// Returns the known name with the smallest Damerau–Levenshtein distance to `name`; `None` if all distances are too
+/// large.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |other: &str| {
         let (one, other) = (name.to_lowercase(), other.to_lowercase());
@@ -28,8 +29,8 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
     nearest(name, known).map_or_else(String::new, |other| format!("; did you mean {other:?}?"))
 }
 
-/// The text of a serde error. If the text names an unknown key or value and the expected names in backquotes, the nearest
-/// expected name is added.
+/// Returns the text of a serde error. If the text names an unknown key or value and the expected names in backquotes,
+/// appends the nearest expected name.
 pub fn with_suggestion(error: &(impl Display + ?Sized)) -> String {
     let message = error.to_string();
     let mut text = message.trim_end().to_owned();

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::hosts::Lab;
 
 /// The conditions of a program behind an emulated path: the profile, the TCP settings, and the path's certificate.
-/// `Serialize` gives the report as JSON, `Display` the report for a terminal.
+/// `Serialize` writes the report as JSON, and `Display` formats it for a terminal.
 #[derive(Debug, Serialize)]
 pub struct PathReport<'a> {
     /// The path.
@@ -26,11 +26,11 @@ pub struct PathReport<'a> {
     pub exit_code: u8,
     /// The certificate of the path.
     pub path: &'a PathCertificate,
-    /// Whether the path was exact enough.
+    /// Whether the path was accurate enough.
     pub validity: &'a Validity,
 }
 
-/// The settings of the era that this kernel does not support, each once.
+/// Returns the settings of the era that this kernel does not support, each once.
 pub fn impossible_settings(lab: &Lab) -> Vec<String> {
     let mut settings: Vec<String> = Vec::new();
     for host in [&lab.client, &lab.server] {
@@ -50,7 +50,10 @@ impl fmt::Display for PathReport<'_> {
         writeln!(f, "     source: {}", self.profile.source)?;
         writeln!(f, "     era {}, seed {}", self.era, self.seed)?;
         for setting in &self.impossible_settings {
-            writeln!(f, "     not as in the era: {setting}")?;
+            writeln!(
+                f,
+                "     era setting not supported by this kernel: {setting}"
+            )?;
         }
         if !self.punctual_threads {
             writeln!(
@@ -98,7 +101,7 @@ fn direction(
     writeln!(f, "; {} lost by the emulation", certificate.unasked_drops)
 }
 
-/// A time in nanoseconds, printed in microseconds or, if it is long, in milliseconds.
+/// A time in nanoseconds. It is printed in microseconds, or in milliseconds if it is long.
 struct Micros(u64);
 
 impl fmt::Display for Micros {

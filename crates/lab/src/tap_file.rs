@@ -1,4 +1,4 @@
-//! A capture of one tap, extracted from a capture of several taps. The file gets its final name when it is complete.
+//! Extracts the capture of one tap from a capture of several taps. The file gets its final name when it is complete.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
@@ -8,7 +8,7 @@ use fathometer_packets::TapChoice;
 use fathometer_packets::capture::Record;
 use fathometer_packets::extract::TapWriter;
 
-/// The file being written. It is removed if dropped before it is finished.
+/// The file that is being written. If it is dropped before it is finished, it is removed.
 #[derive(Debug)]
 pub struct TapFile {
     file: PathBuf,
@@ -33,7 +33,8 @@ impl TapFile {
         })
     }
 
-    /// Writes a packet of the source capture if it belongs to the tap. [`TapFile::finish`] reports errors.
+    /// Writes a packet of the source capture if it belongs to the tap. If writing fails, [`TapFile::finish`] returns
+    /// the error.
     pub fn packet(&mut self, record: &Record<'_>) {
         if let Some(Ok(writer)) = &mut self.writer
             && let Err(error) = writer.packet(record)
@@ -42,7 +43,7 @@ impl TapFile {
         }
     }
 
-    /// Gives the file its name, and returns its number of packets.
+    /// Renames the file to its final name, and returns its number of packets.
     ///
     /// # Errors
     /// When a part of the file could not be written.
@@ -58,7 +59,7 @@ impl TapFile {
 
 impl Drop for TapFile {
     fn drop(&mut self) {
-        // After the rename this file no longer exists.
+        // After a successful rename this file no longer exists.
         let _ = fs::remove_file(&self.partial);
     }
 }

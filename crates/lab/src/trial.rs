@@ -1,11 +1,11 @@
-//! A trial: one load on one server whose host has limits, over an emulated path, with probes.
+//! A trial: one load on one server over an emulated path. The server's host has limits and probes.
 //!
-//! The server's host is a namespace and a control group: its programs, and the process that receives its
-//! packets, share one budget. The generator is outside the host. Probes read the group, the server's processes and
-//! the namespace. Load studies and the search for a bottleneck consist of trials.
+//! The server's host is a namespace and a control group: its programs, and the process that receives its packets, share
+//! one budget. The generator is outside the host. Probes read the control group, the server's processes and the
+//! namespace. Load studies and the search for a bottleneck consist of trials.
 //!
-//! A trial may have two loads at the same time ([`Beside`]). Each has its own server, generator and result.
-//! Both servers share one host, one budget and one path, so figures of the host and the path cover both loads.
+//! A trial may have two loads at the same time ([`Beside`]). Each load has its own server, generator and result. Both
+//! servers share one host, one budget and one path, so the figures of the host and the path include both loads.
 //!
 //! [`Trial::run_series`] applies a series of loads to one server, as a capacity search does.
 
@@ -37,7 +37,7 @@ use fathometer_files::site_folder::{self, SiteFolderError};
 use fathometer_load::without_port;
 use fathometer_load::{LoadError, Options};
 
-/// The period of the probes: the accuracy of a window's ends, and a thirtieth of a window of three seconds.
+/// The period of the probes. It determines the accuracy of the measured window's ends: 1/30 of a window of 3 s.
 const PROBE_PERIOD: Duration = Duration::from_millis(100);
 
 /// The name of the probed server.
@@ -46,14 +46,14 @@ const SERVER: &str = "server";
 /// The name of the second server, if there is one.
 const OTHER: &str = "beside";
 
-/// Two loads are simultaneous if their starts differ by at most this share of the measured window.
+/// The maximum difference between the starts of two simultaneous loads, as a fraction of the measured window.
 const APART: f64 = 0.05;
 
 /// The parameters of a trial.
 pub struct Trial<'a> {
     /// The server.
     pub definition: &'a Definition,
-    /// The installed program of the server, if it is not built in.
+    /// The installed program of the server; `None` for a built-in server.
     pub installed: Option<&'a Installed>,
     /// The site on disk.
     pub folder: &'a Path,
@@ -61,20 +61,20 @@ pub struct Trial<'a> {
     pub profile: &'a Profile,
     /// The TCP profile of both hosts.
     pub era: &'a Era,
-    /// The initial congestion window of both hosts, in segments; `None` for the era's window.
+    /// The initial congestion window of both hosts, in segments; `None` for the era's value.
     pub initial_window: Option<u32>,
     /// The limits of the server's host.
     pub limits: Limits,
     /// The limits of the server's connections.
     pub throttle: Throttle,
-    /// The limits of the path's lateness; `None` for the defaults of the path.
+    /// The limits of the path's lateness. `None` means the default limits of the path.
     pub wire_limits: Option<wire::Limits>,
     /// The seed of the path's random decisions.
     pub seed: Seed,
     /// The clock of all instants.
     pub clock: Clock,
-    /// A load that runs first and is not measured, so that the cache contains as much of the site as fits; `None` if
-    /// the measured load starts with a cold cache.
+    /// A load that runs first and is not measured, so that the page cache contains as much of the site as fits. With
+    /// `None`, the measured load starts with a cold cache.
     pub warm_cache: Option<Options>,
     /// The load. The trial sets the address of the server.
     pub load: Options,
@@ -86,9 +86,9 @@ pub struct Trial<'a> {
 pub struct Beside<'a> {
     /// The server.
     pub definition: &'a Definition,
-    /// The installed program of the server, if it is not built in.
+    /// The installed program of the server; `None` for a built-in server.
     pub installed: Option<&'a Installed>,
-    /// The load, with the same warm-up and measured window as the first load.
+    /// The load. It has the same warm-up and the same measured window as the first load.
     pub load: Options,
 }
 
@@ -106,9 +106,9 @@ pub struct Measured {
     pub to: Instant,
     /// The path's certificate, for the whole trial.
     pub certificate: PathCertificate,
-    /// The validity, with reasons that concern the path and the generator.
+    /// The validity, with reasons that concern the path or the generator.
     pub validity: Validity,
-    /// How the era's settings were applied at the client and at the server.
+    /// The settings of the era that were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
     /// The host's limits, as read back from the kernel.
     pub limits: Vec<AppliedLimit>,
@@ -116,7 +116,7 @@ pub struct Measured {
     pub packets: Option<PacketCounts>,
 }
 
-/// How clients reach the server of a trial.
+/// The way in which clients reach the server of a trial.
 #[derive(Debug, Clone)]
 pub struct ServerAccess {
     address: SocketAddr,
@@ -125,14 +125,14 @@ pub struct ServerAccess {
 }
 
 impl ServerAccess {
-    /// Makes the server the target of a load.
+    /// Sets the server as the target of a load.
     pub fn apply_to(&self, options: &mut Options) {
         options.address = self.address;
         options.tls.clone_from(&self.tls);
     }
 
-    /// Reads the processor time that the server's host has used so far. The readings of a [`Series`] are too far apart for
-    /// short loads if the series is long.
+    /// Reads the CPU time that the server's host has used since its creation. For short loads, the readings of a long
+    /// [`Series`] are too far apart.
     ///
     /// # Errors
     /// When no control group accounts for the host.
@@ -149,17 +149,17 @@ pub struct Series<T> {
     pub samples: Samples,
     /// The path's certificate, for the whole series.
     pub certificate: PathCertificate,
-    /// The validity, with reasons that concern the path and the host's limits.
+    /// The validity, with reasons that concern the path or the host's limits.
     pub validity: Validity,
-    /// The packets that the path delivered, over the whole series. The time bins are longer for a longer series.
+    /// The packets that the path delivered over the whole series. A longer series has longer time bins.
     pub packets: Option<PacketCounts>,
-    /// How the era's settings were applied at the client and at the server.
+    /// The settings of the era that were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
     /// The host's limits, as read back from the kernel.
     pub limits: Vec<AppliedLimit>,
 }
 
-/// Why a trial could not run at all. A bad measurement is not an error.
+/// The reason why a trial could not run. An invalid measurement is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
     /// The laboratory could not be built.
@@ -182,8 +182,8 @@ pub enum TrialError {
 impl<'a> Trial<'a> {
     /// Builds the laboratory, runs the load and removes the laboratory.
     ///
-    /// `building` is held while the laboratory is built, so that only one laboratory is built at a time: while the kernel
-    /// creates namespaces and devices, no other thread runs on that processor.
+    /// The lock `building` is locked while the laboratory is built, so that only one laboratory is built at a time.
+    /// While the kernel creates namespaces and devices, no other thread runs on that processor.
     pub fn run(
         self,
         building: &Mutex<()>,
@@ -239,8 +239,10 @@ impl<'a> Trial<'a> {
     }
 
     /// Builds the laboratory, runs a series of loads on the first server from the client's host, and removes the
-    /// laboratory. The trial's own load is not applied: its policy, host name and UDP offload define how the server is
-    /// started and reached. The series must use the same values for each of its loads.
+    /// laboratory.
+    ///
+    /// The trial's own load is not applied. Its policy, host name and UDP offload determine how the server is started
+    /// and reached. All loads of the series must use the same policy, host name and UDP offload.
     ///
     /// # Errors
     /// When the laboratory cannot be built, the server fails before the series ends, or the user interrupts the series.
@@ -253,7 +255,7 @@ impl<'a> Trial<'a> {
         let (value, observed) = self.carry_out(building, interrupted, |bench, _, _| {
             let access = bench.first.access();
             let run = move || {
-                // The event loops inherit this priority, so that other programs do not limit the generator.
+                // The event loops inherit this priority. Otherwise other programs could limit the generator.
                 let _ = priority::raise_priority();
                 series(&access)
             };
@@ -272,8 +274,8 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Builds the laboratory, starts the servers, warms the cache, sets the limits, lets `drive` apply loads while the
-    /// probes read, and removes the laboratory.
+    /// Builds the laboratory, starts the servers, warms the cache and sets the limits. Then `drive` applies loads while
+    /// the probes read. Finally removes the laboratory.
     fn carry_out<T>(
         self,
         building: &Mutex<()>,
@@ -281,16 +283,16 @@ impl<'a> Trial<'a> {
         drive: impl FnOnce(&Bench<'_>, Options, Option<Beside<'a>>) -> Result<T, TrialError>,
     ) -> Result<(T, Observed), TrialError> {
         let clock = self.clock;
-        // Evict pages that this program, or an earlier server, left in the page cache: the kernel does not charge them to
-        // the host.
+        // Evict pages that this program, or an earlier server, left in the page cache: the kernel would not charge them
+        // to the host.
         site_folder::forget(self.folder)?;
-        // With a limit of memory or disk, only the host's limits may determine which pages are read again.
+        // With a limit of memory or disk, only the host's limits may determine which pages are evicted and read again.
         let _nobody_else = (self.limits.memory.is_some() || self.limits.disk.is_some())
             .then(|| SiteCache::follow(self.folder))
             .transpose()?;
         let (mut group, lab) = host(&self.limits, || self.laboratory(building))?;
         let applied = [lab.client.applied.clone(), lab.server.applied.clone()];
-        // Limits the listen queue of the host, independent of the backlog that the server requests.
+        // Limits the backlog of the host, independent of the backlog that the server requests.
         let mut limits = match self.throttle.backlog {
             Some(connections) => lab.server.namespace.set_listen_backlog(connections)?,
             None => Vec::new(),
@@ -361,8 +363,8 @@ impl<'a> Trial<'a> {
         let sampler = sampler?;
         let value = drive(&bench, self.load, self.beside)?;
         let samples = sampler.stop();
-        // The group's accounting shows why a server was killed, but the clients' figures without the server are
-        // not a valid measurement.
+        // The control group's accounting shows why a server was killed. But the clients' figures after the server's
+        // exit are not a valid measurement.
         alive()?;
         for server in &servers {
             limits.extend(group.verify_process(server.process.pid())?);
@@ -391,7 +393,7 @@ impl<'a> Trial<'a> {
         Ok((value, observed))
     }
 
-    /// Makes a certificate for the host, if a load's policy uses TLS.
+    /// Generates a certificate for the host, if a load's policy uses TLS.
     fn credentials(&self) -> Result<Option<Credentials>, SettingsError> {
         let beside = self.beside.as_ref().is_some_and(|b| b.load.policy.tls);
         if !self.load.policy.tls && !beside {
@@ -405,7 +407,8 @@ impl<'a> Trial<'a> {
         Credentials::make(&names, now).map(Some)
     }
 
-    /// The TLS settings of clients that trust the server and do not resume sessions: every connection has a full handshake.
+    /// Returns the TLS settings of clients that trust the server and do not resume sessions: every connection has a
+    /// full handshake.
     fn client_settings(
         &self,
         credentials: &Credentials,
@@ -430,7 +433,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The measured window of a load test, in instants of `clock`.
+/// Returns the measured window of a load test, as instants of `clock`.
 pub fn window_of(result: &LoadResult, clock: Clock) -> (Instant, Instant) {
     let origin = clock.realtime_of(Instant::ZERO).as_secs_f64();
     let began = Duration::from_secs_f64((result.setup.started - origin).max(0.0));
@@ -438,7 +441,7 @@ pub fn window_of(result: &LoadResult, clock: Clock) -> (Instant, Instant) {
     (from, from + result.measured.duration)
 }
 
-/// Invalidates a trial whose second load is invalid, or did not run at the same time.
+/// Invalidates a trial if its second load is invalid or did not run at the same time.
 fn judge_beside(result: &LoadResult, beside: &LoadResult, validity: &mut Validity) {
     for reason in &beside.validity.reasons {
         validity.invalidate(format!("the second load: {reason}"));
@@ -454,7 +457,7 @@ fn judge_beside(result: &LoadResult, beside: &LoadResult, validity: &mut Validit
     }
 }
 
-/// Invalidates a trial if the kernel reports different limits of the host from those that were set.
+/// Invalidates a trial if the kernel reports other limits of the host than the trial set.
 fn limits_hold(limits: &[AppliedLimit], validity: &mut Validity) {
     for limit in limits.iter().filter(|limit| !limit.holds) {
         validity.invalidate(format!(
@@ -464,25 +467,25 @@ fn limits_hold(limits: &[AppliedLimit], validity: &mut Validity) {
     }
 }
 
-/// The options of a trial's path.
+/// Returns the options of a trial's path.
 fn wire_options(seed: Seed) -> WireOptions {
     let mut options = WireOptions::new(seed);
     options.server_receives = true;
     options.count_packets = true;
-    // A trial has tens of thousands of packets: busy-waiting for each packet would use up a processor.
+    // A trial has tens of thousands of packets. Busy-waiting for each packet would use a whole processor.
     options.spin = Duration::ZERO;
     options
 }
 
-/// The server's host: its control group, with the limits that apply while the server starts, and the laboratory, whose
-/// receiving process is in the group.
+/// Creates the server's host. Its control group has the limits that apply while the server starts, and contains the
+/// process that receives the host's packets.
 fn host(
     limits: &Limits,
     laboratory: impl FnOnce() -> Result<Lab, TrialError>,
 ) -> Result<(Group, Lab), TrialError> {
     let group = Group::create("server", &while_starting(limits))?;
-    // Other programs of this machine must not limit the host. If the priority cannot be raised, the host may wait
-    // for other programs; its pressure figures show that.
+    // Raise the priority, so that other programs of this machine do not limit the host. If this fails, the host may
+    // wait for other programs; the pressure figures of the host then show the wait.
     let _ = group.raise_priority();
     let lab = laboratory()?;
     if let Some(receiver) = lab.server_receiver() {
@@ -523,16 +526,16 @@ pub fn test_limits() -> Result<String, TrialError> {
     let used = group.cpu_usage().map_err(TrialError::Lab)?.total;
     drop(lab.end());
     Ok(format!(
-        "received {received} bytes, and accounted for its processor time: {used:.1?}"
+        "received {received} bytes, and accounted for its CPU time: {used:.1?}"
     ))
 }
 
-/// The path of [`test_limits`]; any path is sufficient.
+/// The path of [`test_limits`]. Its properties do not affect the test.
 const REHEARSED: &str = "name = \"rehearsal\"\nsource = \"none\"\n[both]\npropagation = \"1ms\"";
 
-/// A host's limits while its server starts and its cache is warmed: a CPU quota of a whole core, and practically no
-/// disk limits, because both steps would take long with a tenth of a core. The memory limit is already the final limit, because
-/// it determines what remains in the cache.
+/// Returns a host's limits while its server starts and its cache is warmed: a CPU quota of a whole core, and almost no
+/// disk limits. Both steps would take long with a tenth of a core. The memory limit is already the final limit, because
+/// it determines which pages remain in the cache.
 fn while_starting(limits: &Limits) -> Limits {
     let plenty = |rate: Option<u64>| rate.map(|_| 1 << 30);
     Limits {
@@ -548,7 +551,7 @@ fn while_starting(limits: &Limits) -> Limits {
     }
 }
 
-/// A running server, and how its clients connect to it.
+/// A running server, and the way in which its clients connect to it.
 struct RunningServer {
     process: Limited,
     name: String,
@@ -586,14 +589,14 @@ impl Bench<'_> {
         server.access().apply_to(&mut options);
         let (clock, interrupted) = (self.clock, self.interrupted);
         Ok(self.lab.client.namespace.run(move || {
-            // The event loops inherit this priority, so that other programs do not limit the generator.
+            // The event loops inherit this priority. Otherwise other programs could limit the generator.
             let _ = priority::raise_priority();
             fathometer_load::run(options, clock, interrupted, &mut |_| {})
         })?)
     }
 }
 
-/// The observations of the host and the path while loads were applied.
+/// The observations of the host and the path during the loads.
 struct Observed {
     samples: Samples,
     certificate: PathCertificate,
@@ -603,10 +606,10 @@ struct Observed {
     limits: Vec<AppliedLimit>,
 }
 
-/// The plan of the probes. Congestion windows are those of the first server's connections.
+/// Returns the plan of the probes. Congestion windows are those of the first server's connections.
 fn probes(lab: &Lab, group: &Group, servers: &[&RunningServer]) -> ProbePlan {
-    // A process that waits for the disk may hold locks that a query needs: those of its memory map, or of the socket to
-    // which it writes a file. With a disk limit, such queries would be too slow to be useful.
+    // With a disk limit, queries of a process may be too slow to be useful: a process that waits for the disk may hold
+    // the lock of its memory map or of a socket to which it writes a file.
     let answers_at_once = group.limits().disk.is_none();
     ProbePlan {
         period: PROBE_PERIOD,
@@ -623,7 +626,7 @@ fn probes(lab: &Lab, group: &Group, servers: &[&RunningServer]) -> ProbePlan {
         networks: vec![(SERVER.to_owned(), lab.server.namespace.clone())],
         tables: true,
         windows: servers.first().filter(|_| answers_at_once).map(|s| s.port),
-        // Without the right to create control groups there is no group to read.
+        // Without the right to create control groups, there is no control group to read.
         groups: group
             .cpu_usage()
             .map(|_| (SERVER.to_owned(), group.usage_probe()))

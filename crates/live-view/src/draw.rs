@@ -36,7 +36,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let charts = area.height >= ROOM_FOR_CHARTS.0 && area.width >= ROOM_FOR_CHARTS.1;
     let notes = notes(state, usize::from(area.width));
     let wanted = notes.len() as u16;
-    // Warnings may take the rows that they need, as long as the charts remain visible.
+    // The number of rows for warnings is limited, so that the charts remain visible.
     let most = if charts { area.height / 3 } else { 6 };
     let [head, course, foot] = Layout::vertical([
         Constraint::Length(2),
@@ -216,7 +216,7 @@ fn draw_small(frame: &mut Frame<'_>, area: Rect, state: &State) {
     });
 }
 
-/// The latest points, one for each column.
+/// Draws the latest points, one for each column.
 fn draw_sparkline(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -259,7 +259,7 @@ fn rate_line(state: &State) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The percentiles of the last interval. If there is not enough space, the label and the 90th percentile are
+/// Returns the percentiles of the last interval. If there is not enough space, the label and the 90th percentile are
 /// omitted.
 fn latency_line(state: &State, width: u16) -> Line<'static> {
     let latency = state.last.as_ref().map_or([None; 4], |last| last.latency);
@@ -281,7 +281,7 @@ fn latency_line(state: &State, width: u16) -> Line<'static> {
     }
 }
 
-/// All warnings about the figures, errors by class, and counts, in lines of at most `width` columns.
+/// Returns all warnings about the figures, errors by class, and counts, in lines of at most `width` columns.
 fn notes(state: &State, width: usize) -> Vec<Line<'static>> {
     let last = state.last.as_ref();
     let counts = format!(
@@ -322,7 +322,7 @@ fn wrapped(head: &str, text: &str, width: usize) -> Vec<Line<'static>> {
     lines
 }
 
-/// The logarithm of a time in seconds. Times shorter than a nanosecond count as a nanosecond.
+/// Returns the logarithm of a time in seconds. Times shorter than a nanosecond count as a nanosecond.
 fn logarithm(time: Duration) -> f64 {
     time.max(Duration::from_nanos(1)).as_secs_f64().log10()
 }

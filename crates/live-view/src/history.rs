@@ -27,11 +27,11 @@ pub(super) struct History {
 }
 
 impl History {
-    /// The most points, which is more than the columns of any terminal.
+    /// The maximum number of points, which is larger than the number of columns of any terminal.
     const MOST: usize = 1024;
 
     pub(super) fn new() -> History {
-        // Written once, because reserved memory is not present before it is written.
+        // Writes all points once, because reserved memory becomes resident only when it is written.
         let mut points = vec![Point::NOTHING; History::MOST];
         points.clear();
         History {

@@ -37,7 +37,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The best kind for stderr: charts on a terminal that this program may use, otherwise lines; nothing if
+    /// Returns the best kind for stderr: charts on a terminal that this program may use, otherwise lines; nothing if
     /// `quiet` is set.
     pub fn detect(quiet: bool) -> Kind {
         if quiet {
@@ -59,7 +59,7 @@ pub struct Outline {
     pub total: Option<Duration>,
     /// The number of exchanges, if the test is limited by a count.
     pub exchanges: Option<u64>,
-    /// Whether the test is an open loop. The offered rate is then shown beside the achieved rate.
+    /// Whether the test is an open loop. The offered rate is then shown next to the achieved rate.
     pub open_loop: bool,
 }
 
@@ -96,11 +96,11 @@ pub struct Reading<'a> {
     pub last: &'a Interval,
     /// The counts since the start.
     pub so_far: &'a Counts,
-    /// All warnings about the figures. Earlier warnings stay in place, and new ones follow them.
+    /// All warnings about the figures. New warnings are appended to the earlier warnings.
     pub warnings: &'a [String],
 }
 
-/// Shows the progress of a test. The terminal is restored when this is dropped.
+/// Shows the progress of a test. The terminal is restored on drop.
 #[derive(Debug)]
 pub struct LoadView {
     state: State,
@@ -127,7 +127,7 @@ enum Output {
 }
 
 impl LoadView {
-    /// A view of a test that is about to start. If the terminal cannot be used, the view prints lines.
+    /// Creates a view of a test that is about to start. If the terminal cannot be used, the view prints lines.
     pub fn new(kind: Kind, outline: Outline) -> LoadView {
         let mut view = LoadView {
             state: State::new(outline),

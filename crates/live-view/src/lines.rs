@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::history::Point;
 use super::{Phase, State, text};
 
-/// The times between lines. Lines are frequent at first, when a user watches, and rare in a long test.
+/// The shortest and the longest time between two lines. Lines are frequent at first, when a user watches, and rare in a
+/// long test.
 const MIN_INTERVAL: Duration = Duration::from_secs(2);
 const MAX_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -30,9 +31,9 @@ impl Lines {
         }
     }
 
-    /// The lines to print now, each with its line end; usually none. A line covers the time since the previous
-    /// line: the rate over that time, the largest value of each percentile in any interval, and all errors
-    /// since the start.
+    /// Returns the lines to print now, each with its line end; usually none. A line covers the time since the previous
+    /// line: the rate over that time, the largest value of each percentile in any interval, and all errors since the
+    /// start.
     pub(super) fn update(&mut self, state: &State) -> String {
         let mut printed = String::new();
         let Some(last) = &state.last else {

@@ -13,7 +13,7 @@ use ratatui::{Frame, Terminal};
 /// The sequence that shows the cursor and leaves the alternate screen (DECTCEM and mode 1049).
 const RESTORE_SEQUENCE: &[u8] = b"\x1b[?25h\x1b[?1049l";
 
-/// A terminal that the view uses. The terminal is restored when this is dropped.
+/// A terminal that the view uses. The terminal is restored on drop.
 #[derive(Debug)]
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stderr>>,

@@ -52,7 +52,7 @@ impl Example {
         }
     }
 
-    /// Passes on the reading of every interval; the last readings have warnings.
+    /// Passes the reading of every interval to `hear`; the last readings have warnings.
     fn tell(&mut self, warnings: &[String], mut hear: impl FnMut(&Reading<'_>)) {
         let count = self.intervals.len();
         for (n, interval) in self.intervals.iter().enumerate() {

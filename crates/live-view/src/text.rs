@@ -1,4 +1,4 @@
-//! Formats figures as short texts of steady width, with two or three digits if that is enough.
+//! Formats figures as short texts of nearly constant width, usually with two or three digits.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use fathometer_analysis::load::Counts;
 use fathometer_model::Failure;
 pub(super) use fathometer_model::digits::grouped as count;
 
-/// A time with two or three digits: `850 ns`, `12 µs`, `1.2 ms`, `140 s`.
+/// Formats a time with two or three digits: `850 ns`, `12 µs`, `1.2 ms`, `140 s`.
 pub(super) fn time(time: Duration) -> String {
     let nanos = time.as_nanos() as f64;
     // 999.5 of a unit would be rounded to 1000.
@@ -22,12 +22,12 @@ pub(super) fn time(time: Duration) -> String {
     format!("{} s", decimal(nanos / 1e9))
 }
 
-/// A time that may be unknown.
+/// Formats a time that may be unknown.
 pub(super) fn maybe(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".to_owned(), time)
 }
 
-/// A rate: `10 234/s`, `8.5/s`.
+/// Formats a rate: `10 234/s`, `8.5/s`.
 pub(super) fn rate(per_second: f64) -> String {
     if per_second > 0.0 && per_second < 9.95 {
         format!("{per_second:.1}/s")
@@ -36,7 +36,7 @@ pub(super) fn rate(per_second: f64) -> String {
     }
 }
 
-/// A time in whole seconds, rounded down: `7 s`, `2 min 05 s`, `1 h 00 min`.
+/// Formats a time in whole seconds, rounded down: `7 s`, `2 min 05 s`, `1 h 00 min`.
 pub(super) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -46,7 +46,7 @@ pub(super) fn clock(time: Duration) -> String {
     }
 }
 
-/// The errors by class, the most frequent first: `timed out 12`, `status 404 3`.
+/// Returns the errors by class, the most frequent first: `timed out 12`, `status 404 3`.
 pub(super) fn errors(counts: &Counts) -> Vec<String> {
     let failures = counts
         .failures

@@ -1,4 +1,4 @@
-//! How a loop spends its time: how long it waits, and how much processor time it uses.
+//! How a loop spends its time: the time spent waiting, and the CPU time used.
 
 use std::time::Duration;
 
@@ -10,26 +10,25 @@ use super::tally::Edges;
 
 /// The time of a loop within the measured window.
 ///
-/// A loop alternates between waiting and working. Delays and busy-waits are parts of waits, so neither is longer
-/// than the time waited.
+/// A loop alternates between waiting and working. Delays and busy-waits are included in the time spent waiting.
 #[derive(Debug)]
 pub(super) struct Activity {
     edges: Edges,
-    /// When the last wait ended.
+    /// The time at which the last wait ended.
     woken: Instant,
     waited: Duration,
-    /// The part of `waited` that was spent on delays of wake-ups.
+    /// The part of `waited` in which the wake-up was delayed.
     delayed: Duration,
-    /// The part of `waited` that was busy-waiting before planned instants.
+    /// The part of `waited` spent busy-waiting for planned instants.
     busy_waited: Duration,
     longest_turn: Duration,
-    /// The processor time at the beginning and at the end of the window.
+    /// The CPU time at the beginning and at the end of the measured window.
     begin: Option<ProcessorTime>,
     end: Option<ProcessorTime>,
 }
 
 impl Activity {
-    /// An empty record; the test begins with the first edge.
+    /// Creates an empty record; the test begins with the first edge.
     pub(super) fn new(edges: Edges) -> Activity {
         Activity {
             edges,
@@ -64,8 +63,8 @@ impl Activity {
         self.woken = now;
     }
 
-    /// The edge of the measured window that has passed since the last call, if any. The processor time is
-    /// read at each edge.
+    /// Returns the edge of the measured window that has passed since the last call, if any. The CPU time is read at
+    /// each edge.
     pub(super) fn passed_edge(
         &mut self,
         now: Instant,
@@ -84,7 +83,7 @@ impl Activity {
         passed
     }
 
-    /// The processor time within the window, once the loop has finished at `now`.
+    /// Returns the CPU time within the window, once the loop has finished at `now`.
     pub(super) fn processor(
         &mut self,
         now: Instant,
@@ -96,7 +95,7 @@ impl Activity {
             .map_or_else(ProcessorTime::default, |begin| end.since(begin))
     }
 
-    /// The health of the loop, in a window of this length.
+    /// Computes the health of the loop, for a window of this length.
     pub(super) fn health(
         &self,
         measured: Duration,
@@ -125,7 +124,7 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// A measured window from 100 to 200.
+    /// Creates a measured window from 100 to 200.
     fn activity() -> Activity {
         Activity::new(Edges {
             start: at(50),
@@ -153,12 +152,12 @@ mod tests {
     #[test]
     fn a_loop_that_has_nothing_left_to_do_waits_until_the_end() {
         let mut activity = activity();
-        // This loop works until it finishes at 120; the last loop finishes at 180.
+        // This loop finishes at 120; the last loop of the test finishes at 180.
         activity.waits(at(120));
         activity.wakes(at(120), at(180), false);
         let health = activity.health(Duration::from_nanos(80), None, None);
         assert!((health.busy - 0.25).abs() < 1e-9, "{health:?}");
-        // The last loop finishes at the end.
+        // The last loop finishes when the test ends.
         activity.wakes(at(180), at(180), false);
         assert_eq!(
             activity.health(Duration::from_nanos(80), None, None),

@@ -1,23 +1,22 @@
 //! Wake-up coalescing: an idle closed loop sleeps for a short time instead of being woken by the next response.
 //! Off by default. Such a sleep is a *delay*.
 //!
-//! A loop that is faster than its server has nothing to do after nearly every response. If it slept until
-//! the next response, each response would cost the loop a context switch, and the server the work of waking
-//! that processor. Both pay for each wake-up, and a faster loop is woken more often. So the loop sleeps for
-//! a fixed short time, in which several responses arrive, and handles them together.
+//! A loop that is faster than its server has nothing to do after nearly every response. If it slept until the next
+//! response, each response would cost a context switch in the loop and the CPU time of a wake-up in the server. A
+//! faster loop causes more wake-ups. So the loop sleeps for a fixed short time, in which several responses arrive, and
+//! handles them together.
 //!
-//! The cost is that a response is read later, by up to the length of the delay (plus the wake-up latency,
-//! as after any sleep). Where the server is saturated, this adds nothing: the next request would have
-//! waited at the server instead. The mean latency is then the number of users divided by the throughput, wherever
-//! the waiting happens. Where the server (or the path) is only slow, every response would be reported later
-//! than it arrived. The loop distinguishes the two cases by experiment: part of the time it runs without
-//! delays, and it compares the mean latencies of neighbouring periods by Little's law, which includes
-//! responses that wait here unread. Delays that raise the mean latency by more than [`HARM`] are stopped,
-//! and retried from time to time.
+//! The disadvantage is that a response is read later, by up to the length of the delay (plus the wake-up latency, as
+//! after any sleep). If the server is saturated, this does not change the latency: the next request would otherwise
+//! wait at the server. The mean latency is then the number of users divided by the throughput, regardless of where
+//! requests wait. If the server (or the path) is slow but not saturated, a delay would over-report the latency. The
+//! loop distinguishes the two cases by experiment: it alternates periods with and without delays, and compares the mean
+//! latencies of neighbouring periods. It computes these by Little's law, which includes the time of responses that wait
+//! unread. Delays that raise the mean latency by more than [`HARM`] are stopped, and retried periodically.
 //!
-//! A delay is at most the mean latency divided by [`SHARE`], and at most the limit in the options. The loop
-//! does not delay where it expects fewer than [`WORTH`] responses in a delay. An open loop has no delays,
-//! because its requests are due at planned instants.
+//! A delay is at most the mean latency divided by [`SHARE`], and at most the limit in the options. The loop does not
+//! delay if it expects fewer than [`WORTH`] responses during the delay. An open loop has no delays, because its
+//! requests are due at planned instants.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,49 +28,49 @@ use super::nanos::Nanos;
 /// A delay is at most the mean latency divided by this number.
 const SHARE: u64 = 2;
 
-/// The minimum number of responses expected in a delay; the loop does not delay for fewer.
+/// The minimum number of responses expected during a delay; if fewer are expected, the loop does not delay.
 const WORTH: u64 = 2;
 
-/// The shortest and the longest time over which the rate of responses is measured. Between the two, the
-/// measurement ends when [`ROUNDS`] times as many exchanges have ended as are in flight on average. The
-/// time is long compared with a delay, and short compared with changes of the load.
+/// The shortest and the longest time over which the rate of responses is measured. Between these limits, the
+/// measurement ends when [`ROUNDS`] times the mean number of exchanges in flight have ended. The time is long compared
+/// with a delay, and short compared with changes of the load.
 const WINDOW: (Nanos, Nanos) = (Nanos(1_000_000), Nanos(100_000_000));
 const ROUNDS: u64 = 4;
 
-/// The largest accepted increase of the mean latency: to start delays, and to keep them.
+/// The largest accepted increase of the mean latency: to start delays, and to continue them.
 const HARM: (f64, f64) = (0.02, 0.04);
 
-/// The shortest period with or without delays: a time, and a multiple of the mean latency.
+/// The shortest period with or without delays: a time, or a multiple of the mean latency, whichever is longer.
 const PERIOD: (Nanos, u64) = (Nanos(2_000_000), 4);
 
-/// Comparisons before the first decision; until then periods with and without delays alternate.
+/// Comparisons before the first decision. Before it, periods with and without delays alternate.
 const TRIALS: usize = 16;
 
 /// The number of comparisons that a decision uses.
 const MEMORY: usize = 32;
 
-/// One period in this many is of the other kind: the first number applies while delays are used, the second while
-/// they are not.
+/// One period in this many is a test period of the other kind: the first number applies while delays are used, the
+/// second while they are not.
 const PROBES: (u32, u32) = (16, 32);
 
-/// If the mean latency is at least this multiple of the longest delay, delays need no trial: on average a
-/// response waits for half a delay, which is then negligible.
+/// The minimum ratio of the mean latency to the longest delay from which delays need no trial. On average a response
+/// waits for half a delay, which is then negligible.
 const LONG: u64 = 50;
 
-/// The rate of a loop's responses, and the delays that follow from it.
+/// Measures a loop's rate of responses, and computes the delays from it.
 #[derive(Debug)]
 pub(super) struct Coalescing {
     /// The longest delay.
     longest: Nanos,
     count: Count,
-    /// The time per exchange and the mean latency, from the previous count.
+    /// The time per exchange and the mean latency, from the previous measurement.
     each: Nanos,
     latency: Nanos,
     trial: Trial,
 }
 
 impl Coalescing {
-    /// There are no delays until the rate is known.
+    /// Creates the state; there are no delays until the rate is measured.
     pub(super) fn new(longest: Duration) -> Coalescing {
         Coalescing {
             longest: Nanos(longest.as_nanos() as u64),
@@ -82,11 +81,10 @@ impl Coalescing {
         }
     }
 
-    /// The time to sleep now that there is nothing to do; zero: do not sleep.
+    /// Returns the time to sleep when there is nothing to do; zero: do not sleep.
     ///
-    /// `ended` is the number of exchanges that have ended since the start, `under_way` the number in
-    /// flight. Call this whenever there is nothing to do: it integrates the number in flight over the time
-    /// between two calls.
+    /// `ended` is the number of exchanges that have ended since the start, `under_way` the number in flight. Call this
+    /// whenever there is nothing to do, because it integrates the number in flight over the time between two calls.
     pub(super) fn length(&mut self, now: Instant, ended: u64, under_way: u64) -> Duration {
         if self.longest == Nanos::ZERO {
             return Duration::ZERO;
@@ -94,7 +92,7 @@ impl Coalescing {
         self.delay(now, ended, under_way).into()
     }
 
-    /// As [`Coalescing::length`], if delays are allowed.
+    /// Like [`Coalescing::length`], if delays are allowed.
     fn delay(&mut self, now: Instant, ended: u64, under_way: u64) -> Nanos {
         self.count.advance(now, under_way);
         if self.count.is_long(now, ended) {
@@ -118,21 +116,21 @@ impl Coalescing {
         }
     }
 
-    /// The ratio of the mean latencies with and without delays: the median of the last comparisons. `None`
+    /// Returns the ratio of the mean latencies with and without delays: the median of the last comparisons. `None`
     /// before the first comparison.
     pub(super) fn latency_ratio(&self) -> Option<f64> {
         self.trial.median()
     }
 }
 
-/// The number of exchanges over some time, and the integral of the number in flight.
+/// The number of exchanges in a period, and the integral of the number in flight.
 #[derive(Debug, Default)]
 struct Count {
-    /// When the count began, and the exchanges that had ended by then.
+    /// The start of the count, and the number of exchanges that had ended at that time.
     since: Instant,
     ended: u64,
-    /// The time of the last call, the exchanges in flight since then, and the integral of the exchanges in
-    /// flight until then, in exchanges times nanoseconds.
+    /// The time of the last call, the exchanges in flight since that call, and the integral of the exchanges in flight
+    /// up to that call, in exchanges times nanoseconds.
     seen: Instant,
     under_way: u64,
     area: u128,
@@ -149,7 +147,7 @@ impl Count {
         }
     }
 
-    /// Adds the time since the last call, in which the number in flight stayed the same.
+    /// Adds the time since the last call, in which the number in flight was constant.
     fn advance(&mut self, now: Instant, under_way: u64) {
         let passed = Nanos::saturating_between(self.seen, now);
         self.area += u128::from(passed.0) * u128::from(self.under_way);
@@ -157,7 +155,7 @@ impl Count {
         self.under_way = under_way;
     }
 
-    /// Whether the count is long enough to measure the rate.
+    /// Returns whether the count is long enough to measure the rate.
     fn is_long(&self, now: Instant, ended: u64) -> bool {
         let passed = Nanos::saturating_between(self.since, now);
         let rounds = u128::from(ROUNDS) * self.area / u128::from(passed.0.max(1));
@@ -165,7 +163,7 @@ impl Count {
         passed >= WINDOW.1 || (passed >= WINDOW.0 && u128::from(count) >= rounds)
     }
 
-    /// The time per exchange, and the mean latency in nanoseconds by Little's law: the exchanges in flight
+    /// Returns the time per exchange, and the mean latency in nanoseconds by Little's law: the exchanges in flight
     /// divided by the rate. `None` if no exchange has ended.
     fn result(&self, now: Instant, ended: u64) -> (Option<Nanos>, Option<f64>) {
         let count = ended - self.ended;
@@ -175,16 +173,16 @@ impl Count {
     }
 }
 
-/// Decides whether delays do harm, from periods with and without them.
+/// Decides whether delays increase the latency, by comparing periods with and without delays.
 #[derive(Debug)]
 struct Trial {
     /// The current period.
     period: Option<Period>,
     /// The mean latency of the previous period, in nanoseconds, if that period was of the other kind.
     before: Option<f64>,
-    /// Periods since the kind last changed.
+    /// The number of periods since the kind last changed.
     periods: u32,
-    /// The ratios of the mean latencies with and without delays, from the last comparisons.
+    /// The ratios of the mean latencies with and without delays, from the last [`MEMORY`] comparisons.
     ratios: VecDeque<f64>,
     /// Whether delays were found harmless.
     good: bool,
@@ -194,7 +192,7 @@ struct Trial {
 struct Period {
     with_delays: bool,
     began: Instant,
-    /// `None` at first: the exchanges in flight at the beginning belong to the previous kind of period.
+    /// `None` at the start of a period: the exchanges then in flight belong to the previous kind of period.
     count: Option<Count>,
 }
 
@@ -219,13 +217,13 @@ impl Trial {
         }
     }
 
-    /// Stops the trial, because there is nothing to try at present.
+    /// Stops the trial, because there are no delays to try at present.
     fn stop(&mut self) {
         self.period = None;
         self.before = None;
     }
 
-    /// Whether to delay now.
+    /// Returns whether to delay now.
     fn has_delays(&mut self, now: Instant, ended: u64, under_way: u64, latency: Nanos) -> bool {
         let good = self.good;
         let period = self.period.get_or_insert_with(|| Period::new(good, now));
@@ -274,8 +272,8 @@ impl Trial {
         next
     }
 
-    /// Adds one ratio. The median decides, because a preempted processor or a stalled server can make
-    /// single ratios of any size.
+    /// Adds one ratio. The median decides, because a preempted processor or a stalled server can produce single ratios
+    /// of any size.
     fn compare(&mut self, ratio: f64) {
         if self.ratios.len() == MEMORY {
             self.ratios.pop_front();
@@ -307,38 +305,38 @@ mod tests {
     /// A simulated server.
     #[derive(Debug)]
     enum Server {
-        /// One exchange after another, each in this many nanoseconds.
+        /// Processes exchanges serially, each in this many nanoseconds.
         Busy(u64),
-        /// All exchanges concurrently, each in this many nanoseconds or up to 50 % more.
+        /// Processes all exchanges concurrently, each in this many nanoseconds or up to 50 % more.
         Slow(u64),
-        /// Both: the first number serially, then the second.
+        /// Both: serially with the first number, then concurrently with the second.
         Both(u64, u64),
     }
 
-    /// [`Coalescing::length`] in nanoseconds.
+    /// Calls [`Coalescing::length`] with times in nanoseconds.
     fn length(coalescing: &mut Coalescing, now: u64, ended: u64, under_way: u64) -> u64 {
         let length = coalescing.length(Instant::from_nanos(now), ended, under_way);
         length.as_nanos() as u64
     }
 
-    /// The results of a run.
+    /// The results of a simulation.
     struct Outcome {
         /// Exchanges per second.
         rate: f64,
-        /// Mean time from the request until the response is noticed, in nanoseconds.
+        /// Mean time from the request until the loop handles the response, in nanoseconds.
         latency: f64,
         /// Sleeps (delays and others) per exchange.
         sleeps: f64,
     }
 
-    /// Simulates a closed loop for `seconds`; the loop itself takes no time. Each user pauses for `pause` nanoseconds
-    /// between its exchanges. The first quarter is not counted.
+    /// Simulates a closed loop for `seconds`; the loop itself uses no CPU time. Each user pauses for `pause`
+    /// nanoseconds between its exchanges. The first quarter is not counted.
     fn run(server: &Server, users: u64, pause: u64, longest: u64, seconds: u64) -> Outcome {
         let mut coalescing = Coalescing::new(Duration::from_nanos(longest));
         let end = seconds * 1_000_000_000;
         let mut now = 0;
         let mut free = 0;
-        // When each response arrives and when it was requested; when each pausing user continues.
+        // The times at which each response arrives and was requested; the times at which pausing users continue.
         let mut under_way: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
         let mut random = 1_u64;
         let mut pausing: VecDeque<u64> = (0..users).map(|n| n * 100).collect();
@@ -385,7 +383,7 @@ mod tests {
             ];
             let next = next.into_iter().flatten().min().unwrap();
             sleeps += u64::from(now > end / 4);
-            // No delay lasts beyond the next planned instant. After a delay without a response, the loop sleeps
+            // A delay ends at the next planned instant at the latest. After a delay without a response, the loop sleeps
             // until the next event.
             let planned = pausing.front().map_or(u64::MAX, |&at| at - now);
             now = match length {
@@ -424,14 +422,17 @@ mod tests {
                 let with = run(&server, users, pause, 500_000, 5);
                 let without = run(&server, users, pause, 0, 5);
                 let longer = with.latency / without.latency - 1.0;
-                assert!(longer < HARM.0, "{server:?} {users} {pause}: {longer}");
+                assert!(
+                    longer < HARM.0,
+                    "{server:?}, {users} users, pause {pause} ns: latency increase {longer}"
+                );
             }
         }
     }
 
     #[test]
     fn a_delay_is_a_part_of_the_latency_and_covers_several_responses() {
-        /// The delay when the rate is known and delays are good.
+        /// Returns the delay when the rate is measured and delays are accepted.
         fn after(each: u64, under_way: u64, longest: u64) -> u64 {
             let mut coalescing = Coalescing::new(Duration::from_nanos(longest));
             coalescing.trial.good = true;
@@ -443,7 +444,7 @@ mod tests {
         assert_eq!(after(10_000, 64, 500_000), 320_000);
         assert_eq!(after(10_000, 64, 30_000), 30_000);
         assert_eq!(after(10_000, 1000, 50_000), 50_000);
-        // Fewer than two responses would arrive.
+        // Fewer than two responses would arrive during a delay.
         assert_eq!(after(10_000, 3, 50_000), 0);
         assert_eq!(after(10_000, 1, 50_000), 0);
         assert_eq!(after(30_000, 1000, 50_000), 0);
@@ -458,7 +459,7 @@ mod tests {
         assert_eq!(length(&mut coalescing, WINDOW.0.0 / 2, 300, 64), 0);
         assert_eq!(length(&mut coalescing, WINDOW.0.0, 100, 64), 0);
         assert_eq!(length(&mut coalescing, 3 * WINDOW.0.0, 300, 64), 50_000);
-        // The count continues.
+        // The count of the second window continues.
         assert_eq!(length(&mut coalescing, 4 * WINDOW.0.0, 301, 64), 50_000);
         assert_eq!(
             length(&mut coalescing, 3 * WINDOW.0.0 + WINDOW.1.0, 301, 64),
@@ -473,7 +474,7 @@ mod tests {
     #[test]
     fn without_a_trial_no_ratio_is_reported() {
         let mut coalescing = Coalescing::new(Duration::from_nanos(50_000));
-        // 1000 users, an exchange every 10 µs: 10 ms each.
+        // 1000 users and one exchange every 10 µs: a mean latency of 10 ms.
         for step in 1..=500 {
             let length = length(&mut coalescing, step * WINDOW.0.0, step * 100, 1000);
             assert!(length == 50_000 || step < 100, "{step}: {length}");
@@ -491,7 +492,7 @@ mod tests {
         for _ in 0..MEMORY {
             trial.compare(1.03);
         }
-        assert!(trial.good, "not enough to stop delays");
+        assert!(trial.good, "the ratios are too small to stop delays");
         for _ in 0..MEMORY {
             trial.compare(1.1);
         }

@@ -1,4 +1,4 @@
-//! The state that all parts of a loop use: the plan, the time, the timers and the tally.
+//! The state that all parts of a loop share: the plan, the time, the timers and the tally.
 
 use fathometer_model::Instant;
 use fathometer_sys::Clock;
@@ -8,10 +8,9 @@ use super::shared::Shared;
 use super::tally::Tally;
 use super::timers::{Timer, Timers};
 
-/// The state that all parts of a loop use.
+/// The state that all parts of a loop share.
 ///
-/// The time changes only in [`Context::tick`], so everything that follows from one event has the instant of
-/// that event.
+/// The time changes only in [`Context::tick`], so all effects of one event have the same instant.
 pub(super) struct Context<'a> {
     pub(super) shared: &'a Shared,
     pub(super) timers: Timers,
@@ -36,7 +35,7 @@ impl<'a> Context<'a> {
         self.now = self.clock.now();
     }
 
-    /// The last reading of the clock.
+    /// Returns the last reading of the clock.
     pub(super) fn now(&self) -> Instant {
         self.now
     }
@@ -51,19 +50,19 @@ impl<'a> Context<'a> {
         self.timers.due(self.now)
     }
 
-    /// Whether nothing more is planned.
+    /// Returns whether no further requests are planned.
     pub(super) fn is_planned_out(&self) -> bool {
         self.now >= self.tally.edges().end
             || self.shared.is_planned_out()
             || self.shared.is_stopped()
     }
 
-    /// The instant at which an exchange times out, whatever it waits for.
+    /// Returns the instant at which an exchange times out, in any state.
     pub(super) fn overdue_at(&self, exchange: &Exchange) -> Instant {
         exchange.overdue_at(self.shared.limits.timeout)
     }
 
-    /// Whether an exchange has timed out.
+    /// Returns whether an exchange has timed out.
     pub(super) fn is_overdue(&self, exchange: &Exchange) -> bool {
         exchange.is_overdue(self.now, self.shared.limits.timeout)
     }

@@ -1,4 +1,4 @@
-//! One exchange, from its plan to its end, and the rule for retries.
+//! One exchange, from its planned instant to its end, and the rule for retries.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use fathometer_model::{Bytes, Failure, Instant};
 
 /// One exchange: planned, passed to a connection, sent, answered.
 ///
-/// The instants that are set are in this order. A retry keeps the instants of the first attempt, except for the
-/// first byte of the response and, if the request was not sent, the instant from which it could be sent.
+/// The instants are in chronological order if they are set. A retry keeps the instants of the first attempt, except for
+/// the first byte of the response and, if the request was not sent, the instant from which it could be sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     request: RequestId,
     planned: Instant,
     due: Instant,
-    /// Zero until the request is sent.
+    /// Zero before the request is sent.
     sent: Instant,
-    /// Zero until the first byte of the response arrives.
+    /// Zero before the first byte of the response arrives.
     first_byte: Instant,
     target: u32,
     page: u32,
@@ -45,14 +45,14 @@ pub(super) struct Unanswered {
 /// A permission to send a request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retry {
-    /// A counted retry; an exchange has at most one.
+    /// A counted retry; at most one per exchange.
     Only,
-    /// A retry that is not counted: the server has not processed the request, but answers others.
+    /// A retry that is not counted: the server has not processed this request, but has answered others.
     Uncounted,
 }
 
 impl Exchange {
-    /// An exchange that was planned for a member of a page and is not yet requested. `user` is the index of its
+    /// Creates an exchange that was planned for a member of a page and is not yet requested. `user` is the index of its
     /// user in the loop, `member` the index in the page.
     pub(super) fn planned(
         planned: Instant,
@@ -80,7 +80,7 @@ impl Exchange {
         }
     }
 
-    /// The same exchange for another page that has one member.
+    /// Creates the same exchange for another page, which has one member.
     pub(super) fn for_page(self, page: u32, target: u32) -> Exchange {
         Exchange {
             page,
@@ -89,7 +89,7 @@ impl Exchange {
         }
     }
 
-    /// Records that a connection has queued the request, with content of this length.
+    /// Records that a connection has queued the request. `content` is the length of its content.
     pub(super) fn queued(&mut self, queued: &Queued, content: Bytes) {
         self.request = queued.request;
         self.head = queued.head.0 as u32;
@@ -99,15 +99,15 @@ impl Exchange {
         self.status = 0;
     }
 
-    /// Records that the request could not be sent before `from`, nor before it was planned. Does nothing if
-    /// the request was sent.
+    /// Records that the request could not be sent before `from`, nor before its planned instant. Does nothing if the
+    /// request was already sent.
     pub(super) fn could_leave(&mut self, from: Instant) {
         if !self.is_sent() {
             self.due = self.due.max(self.planned).max(from);
         }
     }
 
-    /// Records that the first byte was handed to the kernel. Returns whether this is the first attempt.
+    /// Records that the first byte was handed to the kernel. Returns whether this was the first attempt.
     pub(super) fn leaves(&mut self, now: Instant) -> bool {
         let is_first = !self.is_sent();
         if is_first {
@@ -130,13 +130,13 @@ impl Exchange {
         self.overdue = true;
     }
 
-    /// Whether the request may be sent again. It is never repeated after its time-out, nor if the server
-    /// may have processed it and a repetition is not safe.
+    /// Returns the permission to send the request again, if any. A request is not retried after its time-out. It is
+    /// also not retried if the server may have processed it and a repetition is not safe.
     ///
-    /// If a connection has served other requests and is closed without any data, it was idle for too long.
-    /// A request that the server refused without processing it may be sent on another connection. If the
-    /// refused request's connection has served others, there is progress, and the retry does not count,
-    /// however often this happens.
+    /// If a connection has served other requests and is closed without any data, it was idle for too long. A request
+    /// that the server refused without processing may be sent on another connection. If the connection of the refused
+    /// request has served others, there is progress; so the retry is not counted, and the number of such retries has no
+    /// limit.
     pub(super) fn retry(&self, end: &Unanswered, now: Instant, timeout: Duration) -> Option<Retry> {
         let is_silent = matches!(end.failure, Failure::ClosedEarly | Failure::Reset);
         let is_refused =
@@ -155,22 +155,22 @@ impl Exchange {
         self.retried |= retry == Retry::Only;
     }
 
-    /// The instant at which the exchange times out, whatever it waits for.
+    /// Returns the instant at which the exchange times out, in any state.
     pub(super) fn overdue_at(&self, timeout: Duration) -> Instant {
         self.planned + timeout
     }
 
-    /// Whether the exchange has timed out.
+    /// Returns whether the exchange has timed out.
     pub(super) fn is_overdue(&self, now: Instant, timeout: Duration) -> bool {
         self.overdue_at(timeout) <= now
     }
 
-    /// Whether the exchange was cancelled because it timed out.
+    /// Returns whether the exchange was cancelled because it timed out.
     pub(super) fn has_timed_out(&self) -> bool {
         self.overdue
     }
 
-    /// The request's number on its connection.
+    /// Returns the request's number on its connection.
     pub(super) fn request(&self) -> RequestId {
         self.request
     }
@@ -179,12 +179,12 @@ impl Exchange {
         self.planned
     }
 
-    /// When the request could first be sent; zero if it never could.
+    /// Returns the time from which the request could be sent; zero if it never could.
     pub(super) fn due_at(&self) -> Instant {
         self.due
     }
 
-    /// When the first byte was sent; zero if none was.
+    /// Returns the time at which the first byte was sent; zero if none was.
     pub(super) fn sent_at(&self) -> Instant {
         self.sent
     }
@@ -193,7 +193,7 @@ impl Exchange {
         self.sent > Instant::ZERO
     }
 
-    /// When the first byte of the response arrived; zero until then.
+    /// Returns the time at which the first byte of the response arrived; zero before that.
     pub(super) fn first_byte_at(&self) -> Instant {
         self.first_byte
     }
@@ -210,32 +210,32 @@ impl Exchange {
         self.page
     }
 
-    /// The index of the user in the loop.
+    /// Returns the index of the user in the loop.
     pub(super) fn user(&self) -> u32 {
         self.user
     }
 
-    /// The index of the member in its page.
+    /// Returns the index of the member in its page.
     pub(super) fn member(&self) -> u16 {
         self.member
     }
 
-    /// The status of the response; zero until it arrives.
+    /// Returns the status of the response; zero before it arrives.
     pub(super) fn status(&self) -> u16 {
         self.status
     }
 
-    /// Bytes of the request's header section on the wire.
+    /// Returns the size of the request's header section on the wire, in bytes.
     pub(super) fn head(&self) -> u32 {
         self.head
     }
 
-    /// Bytes of the request's fields before compression.
+    /// Returns the size of the request's fields before compression, in bytes.
     pub(super) fn fields(&self) -> u32 {
         self.fields
     }
 
-    /// Bytes of the request's content.
+    /// Returns the size of the request's content.
     pub(super) fn content(&self) -> Bytes {
         self.content
     }
@@ -255,7 +255,7 @@ mod tests {
         Exchange::planned(at(50), 0, 0, 0, 0)
     }
 
-    /// The end of an idle connection, before a response to a request that is safe to repeat.
+    /// The end of an idle connection, without a response to a request that is safe to repeat.
     const IDLE: Unanswered = Unanswered {
         failure: Failure::Reset,
         sent: true,
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(exchange.retry(&IDLE, at(60), TIMEOUT), Some(Retry::Only));
         exchange.retried(Retry::Only);
         assert_eq!(exchange.retry(&IDLE, at(60), TIMEOUT), None);
-        // A request that the server refuses while it answers others may be retried without limit.
+        // If a server refuses a request but answers others, the number of retries has no limit.
         let uncounted = Some(Retry::Uncounted);
         assert_eq!(exchange.retry(&REFUSED, at(60), TIMEOUT), uncounted);
         exchange.retried(Retry::Uncounted);

@@ -1,4 +1,4 @@
-//! Counts the frames of HTTP/2 connections in the window in which they passed.
+//! Counts the frames of HTTP/2 connections in the window in which they were sent or received.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use fathometer_http::h2::client::{Connection, Traffic};
 use fathometer_http::h2::frame::FrameType;
 use fathometer_model::Bytes;
 
-/// Frame types and their names in results; the last one stands for all unknown types.
+/// Frame types and their names in results; the last entry is for all unknown types.
 const KINDS: [(FrameType, &str); 13] = [
     (FrameType::DATA, "data"),
     (FrameType::HEADERS, "headers"),
@@ -24,7 +24,7 @@ const KINDS: [(FrameType, &str); 13] = [
     (FrameType(0xff), "other"),
 ];
 
-/// The traffic of a connection that is already in the tally. Connections without frames allocate nothing.
+/// The part of a connection's traffic that the tally already includes. Connections without frames allocate no memory.
 #[derive(Default)]
 pub(super) struct Counted(Option<Box<(Traffic, Traffic)>>);
 
@@ -38,8 +38,8 @@ pub(super) struct FrameTally {
 }
 
 impl FrameTally {
-    /// Counts the frames of a connection since the last call; `most_streams` is the maximum number of
-    /// concurrent streams in that time.
+    /// Counts the frames that a connection carried since the last call. `most_streams` is the maximum number of
+    /// concurrent streams in this time.
     pub(super) fn count(
         &mut self,
         connection: &Connection,
@@ -55,7 +55,7 @@ impl FrameTally {
         self.allowed_streams = self.allowed_streams.max(allowed.flatten().map(u64::from));
     }
 
-    /// The counts in the form of the results.
+    /// Returns the counts in the form of the results.
     pub(super) fn frames(&self) -> Frames {
         Frames {
             sent: by_name(&self.sent),

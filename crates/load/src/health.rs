@@ -1,53 +1,53 @@
-//! Whether the generator determined the result, rather than the server.
+//! Examines whether the generator, and not the server, determined the result.
 //!
-//! The server's behaviour is a finding and never makes a result invalid. The generator's behaviour does if
-//! it may have affected the result. Every such reason is reported with its value and its limit.
+//! The server's behaviour is a finding and never makes a result invalid. The generator's behaviour makes it invalid if
+//! the result may be affected. Every such reason is reported with its value and its limit.
 
 use std::time::Duration;
 
 use fathometer_analysis::load::{Generator, LoopKind, UserTime, Window};
 use fathometer_model::{Failure, Validity};
 
-/// The default limit of the send lag's 99th percentile, unless [`LAG_SHARE`] of the median latency is more.
+/// The default limit of the 99th percentile of the send lag. If [`LAG_SHARE`] of the median latency is larger, that is
+/// the limit.
 pub(super) const LAG: Duration = Duration::from_millis(1);
 
-/// See [`LAG`].
+/// The limit of the send lag as a share of the median latency; see [`LAG`].
 const LAG_SHARE: f64 = 0.1;
 
 /// A loop that is busy for more than this share of the time is saturated.
 const BUSY: f64 = 0.9;
 
-/// In a shorter window the busy time is not judged, because connecting and the first requests fill the
+/// The minimum length of a window in which the busy time is examined. Connecting and the first requests fill a shorter
 /// window.
 const BUSY_FROM: Duration = Duration::from_millis(100);
 
-/// The largest share of the processors' time that may go to other guests.
+/// The largest share of the machine's CPU time that the hypervisor may give to other guests (steal).
 const STEAL: f64 = 0.05;
 
-/// From this share of stolen processor time on, steal may explain why one request in a hundred was sent late. It
-/// is then reported with that reason.
+/// The minimum share of steal that is reported with late requests, because it may explain why one request in a hundred
+/// was sent late.
 const STEAL_REPORTED: f64 = 0.005;
 
-/// In a shorter window steal is not judged: the kernel counts it in ticks of 10 ms, and one tick would be a
-/// large share.
+/// The minimum length of a window in which steal is examined. The kernel counts steal in ticks of 10 ms, so one tick is
+/// a large share of a shorter window.
 const STEAL_FROM: Duration = Duration::from_secs(1);
 
 /// The largest share of the time that loops may wait for the recorder.
 const RECORDER: f64 = 0.01;
 
-/// The beginnings of the reasons that noise alone can cause: other programs and other guests of the same
-/// machine.
+/// The first words of the reasons that noise alone can cause: other programs and other guests on the same machine.
 const LATE: &str = "the generator was late";
 const STOLEN: &str = "the hypervisor gave";
 
-/// Whether a result is invalid only because of noise on this machine, so that repeating it may help.
+/// Returns whether a result is invalid only because of noise on this machine, so that a repetition may be valid.
 pub fn is_noise(validity: &Validity) -> bool {
     let noisy = |reason: &String| reason.starts_with(LATE) || reason.starts_with(STOLEN);
     !validity.is_valid() && validity.reasons.iter().all(noisy)
 }
 
-/// Examines the sum of many short windows, each of which may be too short to be examined. Only the send lag,
-/// the busiest thread and steal are examined; the caller reports errors of individual windows.
+/// Examines the sum of many short windows, each of which may be too short to examine. Only the send lag, the busiest
+/// thread and steal are examined. The caller reports errors of individual windows.
 pub(crate) fn examine_sum(measured: &Window, generator: &Generator, kind: &LoopKind) -> Validity {
     let circumstances = Circumstances {
         kind,
@@ -74,7 +74,7 @@ pub(super) struct Circumstances<'a> {
     pub(super) user_time: Option<UserTime>,
 }
 
-/// Looks for every reason to invalidate a result.
+/// Finds all reasons for which a result is invalid.
 pub(super) fn examine(
     measured: &Window,
     generator: &Generator,
@@ -82,11 +82,11 @@ pub(super) fn examine(
 ) -> Validity {
     let mut validity = Validity::default();
     if measured.duration.is_zero() {
-        // No other reason can be examined without a measured window.
-        validity.invalidate("the test ended before its measurement began".to_owned());
+        // Without a measured window, nothing else can be examined.
+        validity.invalidate("the test ended before the measured window began".to_owned());
         return validity;
     }
-    // This comes first, because the test measured something else than intended.
+    // This check is first, because the test measured other responses than planned.
     if let Some(mismatch) = measured.counts.size_mismatch()
         && circumstances.sizes_are_known
     {
@@ -114,7 +114,7 @@ pub(super) fn examine(
         if lag > limit {
             let stolen = match generator.steal >= STEAL_REPORTED {
                 true => format!(
-                    "; the hypervisor gave {:.1} % of the processors' time to other guests meanwhile",
+                    "; the hypervisor gave {:.1} % of the CPU time to other guests",
                     100.0 * generator.steal
                 ),
                 false => String::new(),
@@ -134,9 +134,9 @@ pub(super) fn examine(
     if busiest > BUSY && measured.duration >= BUSY_FROM {
         let meaning = match circumstances.kind {
             LoopKind::Closed { .. } => {
-                "the throughput may be that of the generator and not of the server"
+                "the generator and not the server may have limited the throughput"
             }
-            LoopKind::Open { .. } => "requests may have waited for the generator",
+            LoopKind::Open { .. } => "the generator may have delayed requests",
         };
         validity.invalidate(format!(
             "a thread of the generator was busy for {:.0} % of the time (limit {:.0} %): {meaning}; \
@@ -180,7 +180,7 @@ pub(super) fn examine(
     }
     if generator.steal > STEAL && measured.duration >= STEAL_FROM {
         validity.invalidate(format!(
-            "{STOLEN} {:.1} % of the processors' time to other guests (limit {:.0} %): repeat the test when they are \
+            "{STOLEN} {:.1} % of the CPU time to other guests (limit {:.0} %): repeat the test when they are \
              less busy, or on another machine",
             100.0 * generator.steal,
             100.0 * STEAL

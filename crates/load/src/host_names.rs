@@ -1,13 +1,13 @@
 //! The names of the hosts of a test.
 
-/// The names of a policy's hosts: the first is the server's name, the others have the prefix `s1.`, `s2.`,
+/// Returns the names of a policy's hosts. The first is the server's name; the others have the prefixes `s1.`, `s2.`,
 /// and so on.
 pub(super) fn host_names(host: &str, hosts: u16) -> Vec<String> {
     let others = (1..hosts).map(|number| format!("s{number}.{host}"));
     std::iter::once(host.to_owned()).chain(others).collect()
 }
 
-/// A host without its port, and without the brackets of an IPv6 address.
+/// Removes the port and the brackets of an IPv6 address from a host.
 pub fn without_port(host: &str) -> &str {
     if let Some((address, _)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return address;

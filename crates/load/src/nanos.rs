@@ -7,8 +7,8 @@ use fathometer_model::Instant;
 
 /// A length of time in whole nanoseconds.
 ///
-/// A [`Duration`] stores seconds and nanoseconds separately, so scaling or recording it takes a division.
-/// This type is as cheap as its number.
+/// A [`Duration`] stores seconds and nanoseconds separately, so scaling or recording it takes a division. This type
+/// needs no such division.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Nanos(pub(super) u64);
 
@@ -16,13 +16,13 @@ impl Nanos {
     pub(super) const ZERO: Nanos = Nanos(0);
     pub(super) const MAX: Nanos = Nanos(u64::MAX);
 
-    /// The time from one instant to another that is not earlier.
+    /// Returns the time between two instants; `to` must not be earlier than `from`.
     #[inline]
     pub(super) fn between(from: Instant, to: Instant) -> Nanos {
         Nanos(to.as_nanos() - from.as_nanos())
     }
 
-    /// The time from one instant to another; zero if the second is earlier.
+    /// Returns the time between two instants; zero if `to` is earlier than `from`.
     pub(super) fn saturating_between(from: Instant, to: Instant) -> Nanos {
         Nanos(to.as_nanos().saturating_sub(from.as_nanos()))
     }

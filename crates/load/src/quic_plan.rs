@@ -29,7 +29,7 @@ impl QuicPlan {
         };
         let http = http3::Config {
             streams: policy.streams.map_or(u32::MAX, u32::from),
-            // The loop enforces time limits.
+            // The loop enforces time limits, so the state machine has none.
             timeouts: Timeouts {
                 head: None,
                 idle: None,
@@ -41,7 +41,7 @@ impl QuicPlan {
         let transport = TransportSettings {
             stream_window: Bytes(options.windows.stream.into()),
             connection_window: Some(Bytes(options.windows.connection.into())),
-            // If a server is silent, the exchanges time out.
+            // If a server does not respond, the exchanges time out.
             max_idle: None,
             ..TransportSettings::client()
         };

@@ -7,26 +7,26 @@ use std::time::Duration;
 use fathometer_model::ExchangeRow;
 use fathometer_sys::Clock;
 
-/// Why a record could not be written.
+/// The reason why a record could not be written.
 pub type RecorderError = Box<dyn Error + Send + Sync>;
 
-/// Stores a row for every exchange. It runs on its own thread.
+/// Stores a row for every exchange. The recorder runs on a separate thread.
 pub trait Recorder: Send {
-    /// Stores rows, which are in no particular order.
+    /// Stores rows, in no particular order.
     fn record(&mut self, rows: Vec<ExchangeRow>) -> Result<(), RecorderError>;
 
     /// Completes the record; no more rows follow.
     fn finish(self: Box<Self>) -> Result<(), RecorderError>;
 }
 
-/// Rows in a batch.
+/// The number of rows in a batch.
 const BATCH: usize = 2048;
 
-/// Maximum number of batches that wait for the recorder; a loop with another batch waits.
+/// The maximum number of batches that wait for the recorder. At this number, a loop that has another batch waits.
 const WAITING: usize = 64;
 
-/// A loop's end of the channel. A loop waits for a recorder that cannot keep up, so that no row is lost;
-/// the wait shows in the send lag and is reported at the end.
+/// A loop's end of the channel. If the recorder is too slow, the loop waits so that no row is lost. The send lag
+/// includes this wait, which is also reported at the end.
 pub(super) struct Rows {
     batch: Vec<ExchangeRow>,
     to: SyncSender<Vec<ExchangeRow>>,
@@ -35,13 +35,13 @@ pub(super) struct Rows {
     pub(super) waited: Duration,
 }
 
-/// The channel to a recorder: the loops clone the sender, and the recorder's thread has the receiver.
+/// Creates the channel to a recorder: the loops clone the sender, and the recorder's thread gets the receiver.
 pub(super) fn channel() -> (SyncSender<Vec<ExchangeRow>>, Receiver<Vec<ExchangeRow>>) {
     sync_channel(WAITING)
 }
 
-/// Records until all loops have finished. After a failure, rows are read and discarded so that no loop
-/// waits forever; the failure is returned.
+/// Records rows until all loops have finished. After a failure, discards all rows so that no loop waits forever, and
+/// returns the failure at the end.
 pub(super) fn serve(
     mut recorder: Box<dyn Recorder>,
     rows: &Receiver<Vec<ExchangeRow>>,
@@ -80,7 +80,7 @@ impl Rows {
         let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
         if let Err(TrySendError::Full(batch)) = self.to.try_send(batch) {
             let before = self.clock.now();
-            // Fails only if the recorder's thread has exited; that thread's result gives the reason.
+            // Fails only if the recorder's thread has exited; the result of this thread contains the reason.
             let _ = self.to.send(batch);
             self.waited += self.clock.now().since(before);
         }

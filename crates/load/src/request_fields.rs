@@ -11,7 +11,7 @@ pub struct RequestFields {
     pub host: Option<String>,
 }
 
-/// Why a text is not a request field.
+/// The reason why a text is not a request field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FieldError(String);
@@ -26,7 +26,7 @@ pub fn parse(headers: &[String]) -> Result<RequestFields, FieldError> {
     for header in headers {
         let Some((name, value)) = header.split_once(':') else {
             return Err(FieldError(format!(
-                "{header:?} is not a request field: write 'Name: value'"
+                "{header:?} is not a request field: use 'Name: value'"
             )));
         };
         let name = name.trim();
@@ -47,11 +47,10 @@ pub fn parse(headers: &[String]) -> Result<RequestFields, FieldError> {
             )));
         }
         if name.eq_ignore_ascii_case("host") {
-            // A request has exactly one Host field (RFC 9112 section 3.2): this field replaces the URL's
-            // host.
+            // A request has exactly one Host field (RFC 9112 section 3.2): this field replaces the host of the URL.
             if host.replace(value.trim().to_owned()).is_some() {
                 return Err(FieldError(
-                    "two Host fields were given; a request has only one".to_owned(),
+                    "two Host fields are given; a request must have exactly one".to_owned(),
                 ));
             }
             continue;
@@ -70,7 +69,7 @@ pub fn parse(headers: &[String]) -> Result<RequestFields, FieldError> {
 mod tests {
     use super::*;
 
-    /// The fields of these headers without the default User-Agent.
+    /// Returns the parsed fields of these headers, without the default User-Agent.
     fn given(headers: &[&str]) -> Result<RequestFields, FieldError> {
         let headers: Vec<String> = headers.iter().map(|&header| header.to_owned()).collect();
         let mut parsed = parse(&headers)?;

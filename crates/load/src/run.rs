@@ -31,20 +31,20 @@ use super::{
 /// The time between two checks of `interrupted`.
 const ASK: Duration = PERIOD;
 
-/// The time between the readiness of all threads and the start of the test.
+/// The time from the moment when all threads are ready to the start of the test.
 const START: Duration = Duration::from_millis(2);
 
-/// Histograms have memory for latencies up to this at the start; they grow for longer latencies.
+/// Histograms initially have memory for latencies up to this value; they grow for longer latencies.
 const LONGEST: Duration = Duration::from_secs(34);
 
-/// Descriptors other than connections: standard streams, the descriptors of the loops, files.
+/// File descriptors other than connections: standard streams, the loops' own descriptors, and files.
 const SPARE_DESCRIPTORS: u64 = 32;
 
-/// Runs a load test to its end, or until `interrupted` returns true; an interrupted test has a result for
-/// the time until then.
+/// Runs a load test to its end, or until `interrupted` returns true. The result of an interrupted test covers the time
+/// until the interruption.
 ///
-/// `live` is called from this thread, once for every interval. The calling thread starts the threads of the
-/// loops, so they run in its network namespace.
+/// `live` is called from this thread, once for every interval. The calling thread starts the threads of the loops, so
+/// they run in its network namespace.
 pub fn run(
     mut options: Options,
     clock: Clock,
@@ -94,7 +94,7 @@ pub fn run(
             longest_delay: options.coalescing,
             before_others: options.before_others && matches!(options.users, Users::Open { .. }),
             count_targets: options.count_targets,
-            // Longer latencies only occur for failures and for waits for a connection.
+            // Longer latencies only occur for failures, and for exchanges that waited for a connection.
             spares: Spares::new(loops, options.timeout.min(LONGEST)),
         },
     };
@@ -104,8 +104,8 @@ pub fn run(
             recorder.map(|recorder| scope.spawn(move || recorder::serve(recorder, &waiting_rows)));
         let rows = records.then_some(rows);
         let started = test.start(scope, &parts, rows.as_ref(), ensemble.as_deref_mut());
-        // The loops have clones of these senders. The channels must close when the loops finish, so drop
-        // the originals.
+        // The loops have clones of these senders. The originals are dropped, so that the channels close when the loops
+        // finish.
         drop((parts, rows));
         let (edges, handles) = started?;
         let mut pass_on = |part: &Part| {
@@ -145,7 +145,7 @@ pub fn run(
     Ok(test.result(ended, steal, limit, &mut pass_on))
 }
 
-/// The maximum number of connections, and the maximum number of loops that have work.
+/// Returns the maximum number of connections, and the maximum number of loops with work.
 fn needs(options: &Options) -> (u64, u32) {
     match &options.users {
         Users::Open { connections, .. } => {
@@ -160,10 +160,9 @@ fn needs(options: &Options) -> (u64, u32) {
     }
 }
 
-/// The maximum number of connections of a closed-loop user.
+/// Returns the maximum number of connections of a closed-loop user.
 fn connections_of_a_user(options: &Options) -> u64 {
-    // A user never has more connections than its largest page has members, unless it fills
-    // pipelines.
+    // A user's connections are limited by the members of its largest page, unless it fills pipelines.
     let policy = options.policy;
     let members = largest_page(&options.plan).min(256) as u16;
     let each = match policy.pipeline.or(policy.streams) {
@@ -173,8 +172,8 @@ fn connections_of_a_user(options: &Options) -> u64 {
     u64::from(each.max(1)) * u64::from(policy.hosts.clamp(1, members.max(1)))
 }
 
-/// The largest number of closed-loop users, or of open-loop connections, that the limit of open files allows. The
-/// soft limit is first raised to the hard limit.
+/// Returns the largest number of closed-loop users, or of open-loop connections, that the limit of open files allows.
+/// The soft limit is first raised to the hard limit.
 pub fn most_by_open_files(options: &Options) -> u32 {
     let others = 2 * options.threads as u64 + SPARE_DESCRIPTORS;
     let connections = raise_open_files().saturating_sub(others);
@@ -185,7 +184,7 @@ pub fn most_by_open_files(options: &Options) -> u32 {
     u32::try_from(connections / each).unwrap_or(u32::MAX)
 }
 
-/// The number of intervals that a test is expected to have.
+/// Returns the number of intervals that a test is expected to have.
 fn intervals(options: &Options) -> usize {
     match options.limit {
         Limit::Exchanges(_) => MOST_INTERVALS,
@@ -223,14 +222,14 @@ struct SharedInputs<'a> {
     spares: Arc<Spares>,
 }
 
-/// The state after all loops have finished.
+/// The final state, after all loops have finished.
 struct Ending {
     edges: Edges,
     outcomes: Vec<Outcomes>,
     timeline: Timeline,
 }
 
-/// A thread's side of the start: it reports that it is ready, and receives the edges of the windows.
+/// A thread's interface to the start of the test: it reports that it is ready, and receives the edges of the windows.
 struct Starts {
     ready: mpsc::Sender<()>,
     edges: Receiver<Edges>,
@@ -248,7 +247,8 @@ impl Starts {
 type Handle<'s> = ScopedJoinHandle<'s, Result<Outcomes, LoadError>>;
 
 impl SharedInputs<'_> {
-    /// Whether busy-waiting is allowed, and requests are planned for instants for which a thread may be late.
+    /// Returns whether busy-waiting is allowed and useful, because requests are planned for instants that a sleeping
+    /// thread could miss.
     fn may_be_late(&self) -> bool {
         let plan = &self.shared.plan;
         let pauses = plan.sessions.off.is_some() || matches!(plan.choice, Choice::Scripts(_));
@@ -285,7 +285,7 @@ impl SharedInputs<'_> {
             false => 0,
         };
         if self.before_others {
-            // Without the privilege the loop runs at normal priority, and the send lag shows the effect.
+            // Without the privilege the loop runs at normal priority, and the send lag includes the effect.
             let _ = priority::raise_priority();
         }
         let rows = rows.map(|to| Rows::new(to, self.clock));
@@ -365,7 +365,7 @@ impl Test<'_> {
             let (start, edges) = mpsc::sync_channel(1);
             let (parts, rows, ready) = (parts.clone(), rows.cloned(), ready.clone());
             let waits = Starts { ready, edges };
-            // If a thread cannot be started, `starts` is dropped, which ends the threads started before.
+            // If a thread cannot be started, `starts` is dropped, which ends the earlier threads.
             let handle = thread::Builder::new()
                 .name(format!("load-{number}"))
                 .spawn_scoped(scope, move || crew.serve(number, waits, parts, rows))
@@ -374,7 +374,7 @@ impl Test<'_> {
             handles.push(handle);
         }
         drop(ready);
-        // A thread that has failed sends nothing; its result contains the reason.
+        // A thread that has failed sends nothing; its result contains the error.
         readies.iter().take(self.crew.loops).for_each(drop);
         let start = match ensemble {
             // If the test does not start, `starts` is dropped, which ends the threads.
@@ -482,7 +482,7 @@ impl Test<'_> {
         let mut recorder_wait = Duration::ZERO;
         let mut connections = 0;
         for mut outcome in outcomes {
-            // A loop without further exchanges waits for the other loops.
+            // A loop without further exchanges waits until the other loops have finished.
             outcome.activity.wakes(outcome.finished, end, false);
             let tally = outcome.tallied;
             generator.cpu_user += outcome.processor.user;
@@ -524,7 +524,7 @@ impl Test<'_> {
             lag: self.options.send_lag,
             clock_source: &machine.clock_source,
             recorder_wait,
-            // Recorded sizes date from the time of the recording.
+            // The sizes of a recorded plan are from the time of the recording.
             sizes_are_known: self.options.plan.recorded.is_none(),
         };
         let ended = [&warm_up, &window, &drain].map(|w| w.counts.pages + w.counts.pages_failed);
@@ -547,7 +547,7 @@ impl Test<'_> {
         }
     }
 
-    /// The time of users in each state, if their number is constant.
+    /// Returns the time of users in each state, if the number of users is constant.
     fn user_time(&self, window: &Window, warm_up: &Window) -> Option<UserTime> {
         let Users::Closed { users, steps, .. } = &self.options.users else {
             return None;
@@ -557,7 +557,7 @@ impl Test<'_> {
             true => u32::from(policy.connections.max(1)) * u32::from(self.crew.shared.depth()),
             false => 1,
         };
-        // Pauses count until the planned end of the window.
+        // Pauses are counted until the planned end of the window.
         let pauses_are_known = window.paused.is_zero()
             || matches!(self.options.limit, Limit::Time(length) if window.duration == length);
         (steps.is_empty() && pauses_are_known)
@@ -633,12 +633,11 @@ impl Test<'_> {
     }
 }
 
-/// A server is reported as silent only after this time without a complete response.
+/// The minimum time without a complete response after which a server is reported as silent.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The end of the last complete response of a window, if the server was silent from then on: every exchange
-/// that ended later failed, and the silence was longer than any exchange took. All instants are relative to
-/// the start of the window.
+/// Returns the end of the last complete response of a window, if the server was silent afterwards: every later exchange
+/// failed, and the silence was longer than any exchange. All instants are relative to the start of the window.
 fn silent_from(window: &Window, last_answer: Duration, last_end: Duration) -> Option<Duration> {
     if window.counts.completed == 0 || last_answer.is_zero() {
         return None;

@@ -16,9 +16,9 @@ const FIELDS: [&str; 9] = [
     "x-amz-security-token",
 ];
 
-/// The command line of this process, program first, with its secrets redacted.
+/// Returns the command line of this process, including the program, with its secrets redacted.
 pub fn command_line() -> Vec<String> {
-    // Bytes that are not Unicode are replaced.
+    // Bytes that are invalid UTF-8 are replaced.
     let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
     redact(arguments)
 }
@@ -39,7 +39,7 @@ pub fn redact(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
     redacted.collect()
 }
 
-/// Whether the next argument is a request field: after `-H`, `--header`, or combined short options that end in
+/// Returns whether the next argument is a request field: after `-H`, `--header`, or combined short options that end in
 /// `H`.
 fn is_field_option(argument: &str) -> bool {
     let is_short =
@@ -48,7 +48,7 @@ fn is_field_option(argument: &str) -> bool {
         || (!argument.starts_with("--") && argument.strip_prefix('-').is_some_and(is_short))
 }
 
-/// The request field of an argument that also contains the option: `-HName: value`, `--header=Name: value`,
+/// Returns the request field in an argument that includes the option: `-HName: value`, `--header=Name: value`,
 /// `-qHName: value`.
 fn field_within(argument: &str) -> Option<(&str, &str)> {
     let start = match argument.strip_prefix("--header=") {
@@ -59,7 +59,7 @@ fn field_within(argument: &str) -> Option<(&str, &str)> {
     (start < argument.len()).then(|| argument.split_at(start))
 }
 
-/// A field `Name: value`; the value is redacted if it is a secret.
+/// Redacts the value of a field `Name: value` if it is a secret.
 pub fn redact_field(field: &str) -> String {
     let Some((name, _)) = field.split_once(':') else {
         return field.to_owned();

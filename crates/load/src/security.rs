@@ -10,7 +10,7 @@ use fathometer_tls::{ClientSettings, EarlyData, Handshake, Resumption};
 use super::Options;
 use super::host_names::{host_names, without_port};
 
-/// See the [module](self).
+/// The TLS settings and server names of a test; see the [module](self).
 pub(super) struct Security {
     pub(super) settings: Arc<ClientSettings>,
     /// The names of the policy's hosts, without ports.
@@ -31,18 +31,18 @@ impl Security {
         }
     }
 
-    /// The server name of a host in the handshake (SNI).
+    /// Returns the server name (SNI) of a host for the handshake.
     pub(super) fn name(&self, host: u16) -> &str {
         &self.names[usize::from(host)]
     }
 
-    /// Whether the connection can be used with this negotiated protocol.
+    /// Returns whether a connection with this negotiated protocol can be used.
     pub(super) fn agrees(&self, protocol: Option<&[u8]>) -> bool {
         self.protocol.is_selected_by(protocol)
     }
 }
 
-/// The negotiated parameters of a handshake, as text: `TLS 1.3, TLS_AES_128_GCM_SHA256, x25519, h2`.
+/// Describes the negotiated parameters of a handshake: `TLS 1.3, TLS_AES_128_GCM_SHA256, x25519, h2`.
 pub fn agreement(handshake: &Handshake) -> String {
     let mut text = format!("TLS {}, {}", handshake.version, handshake.cipher_suite);
     if let Some(group) = handshake.group {
@@ -53,7 +53,7 @@ pub fn agreement(handshake: &Handshake) -> String {
     text
 }
 
-/// Counts a handshake that took this much CPU time.
+/// Counts a handshake and its CPU time.
 pub(super) fn count(handshakes: &mut Handshakes, handshake: &Handshake, cpu: std::time::Duration) {
     match handshake.resumption {
         Resumption::Full => handshakes.full += 1,
@@ -71,7 +71,7 @@ pub(super) fn count(handshakes: &mut Handshakes, handshake: &Handshake, cpu: std
     *handshakes.agreed.entry(agreement(handshake)).or_default() += 1;
 }
 
-/// Counts a QUIC handshake, which contains a TLS 1.3 handshake.
+/// Counts a QUIC handshake, which includes a TLS 1.3 handshake.
 pub(super) fn count_quic(
     handshakes: &mut Handshakes,
     handshake: &quic::Handshake,
@@ -96,7 +96,7 @@ pub(super) fn count_quic(
         .or_default() += 1;
 }
 
-/// The negotiated parameters of a QUIC handshake, as text: `QUIC, TLS 1.3, TLS_AES_128_GCM_SHA256, h3`.
+/// Describes the negotiated parameters of a QUIC handshake: `QUIC, TLS 1.3, TLS_AES_128_GCM_SHA256, h3`.
 pub fn agreement_of_quic(handshake: &quic::Handshake) -> String {
     let protocol = handshake.protocol.as_deref().map(String::from_utf8_lossy);
     let suite = handshake.cipher_suite.unwrap_or("unknown cipher suite");

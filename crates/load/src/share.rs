@@ -1,8 +1,8 @@
-//! The share of a test that one machine runs, if several machines run one test together.
+//! The share of a test that one of several machines runs.
 //!
-//! The plan of a test is global, and is split over ranks as it is split over the threads of one process:
-//! arrival *i* and user *i* belong to rank *i* mod *ranks*. So every rank computes its share from the seed,
-//! and ranks exchange no data to split a test.
+//! The plan of a test is global, and is split over ranks as it is split over the threads of one process: arrival *i*
+//! and user *i* belong to rank *i* mod *ranks*. So every rank can compute its share from the seed, without
+//! communication.
 
 /// One of several ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +15,7 @@ impl Share {
     /// The whole test: one rank.
     pub const WHOLE: Share = Share { rank: 0, ranks: 1 };
 
-    /// The share of rank `rank` (from 0) of `ranks` ranks; `None` if there is no such rank.
+    /// Creates the share of rank `rank` (from 0) of `ranks` ranks; `None` if there is no such rank.
     pub fn new(rank: u32, ranks: u32) -> Option<Share> {
         (rank < ranks).then_some(Share { rank, ranks })
     }
@@ -25,31 +25,30 @@ impl Share {
         self.rank
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn ranks(self) -> u32 {
         self.ranks
     }
 
-    /// The number of items (users, arrivals) of this rank among `count` items numbered from 0.
+    /// Returns the number of items (users, arrivals) that this rank has among `count` items numbered from 0.
     pub fn of(self, count: u64) -> u64 {
         let (rank, ranks) = (u64::from(self.rank), u64::from(self.ranks));
         count / ranks + u64::from(rank < count % ranks)
     }
 
-    /// The number of items of this rank among the `count` items from number `first` on.
+    /// Returns the number of items that this rank has among the `count` items from number `first` on.
     pub fn of_range(self, first: u64, count: u64) -> u64 {
         self.of(first.saturating_add(count)) - self.of(first)
     }
 
-    /// The number in the whole test of this rank's `own`-th item, from 0.
+    /// Returns the number, in the whole test, of this rank's `own`-th item (from 0).
     pub fn number(self, own: u64) -> u64 {
         own.saturating_mul(self.ranks.into())
             .saturating_add(self.rank.into())
     }
 
-    /// The number, in the whole test, of the first item of an event loop, and the distance to its next item.
-    /// The `loops` loops together cover each item of this rank once. Ranks may have different
-    /// numbers of loops.
+    /// Returns the number, in the whole test, of the first item of an event loop, and the distance to its next item.
+    /// The `loops` loops together have each item of this rank once. Ranks may have different numbers of loops.
     pub(crate) fn of_loop(self, number: usize, loops: usize) -> (usize, usize) {
         let (rank, ranks) = (self.rank as usize, self.ranks as usize);
         (rank + ranks * number, ranks * loops)

@@ -18,7 +18,7 @@ use super::quic_plan::QuicPlan;
 use super::security::Security;
 use super::{Limit, LoadError, Options, Share, Users, Windows};
 
-/// State that the loops only read, and a few counters that they change.
+/// State that the loops share: read-only data, and a few counters.
 pub(super) struct Shared {
     pub(super) plan: std::sync::Arc<Plan>,
     pub(super) requests: Requests,
@@ -37,7 +37,7 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// Whether users keep their pipelines full; see the [module](super).
     pub(super) fills: bool,
-    /// This rank's share of the exchanges planned in the measured window, if they are limited.
+    /// This rank's share of the exchanges planned in the measured window, if their number is limited.
     pub(super) most: Option<u64>,
     share: Share,
     pages_seed: Seed,
@@ -48,18 +48,18 @@ pub(super) struct Shared {
     sessions: Padded,
     connections: Padded,
     stop: AtomicBool,
-    /// Whether the machine has a processor to spare for busy-waiting.
+    /// Whether the machine has an unused processor for busy-waiting.
     has_spare: AtomicBool,
 }
 
 /// The time limits of exchanges and connections.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// The longest time from the plan of an exchange to its end.
+    /// The longest time from the planned instant of an exchange to its end.
     pub(super) timeout: Duration,
     /// The longest time for connecting.
     pub(super) connect_timeout: Duration,
-    /// The time that a connection may be idle before this side closes it; `None`: unlimited.
+    /// The idle time after which the client closes a connection; `None`: unlimited.
     pub(super) keep_alive: Option<Duration>,
 }
 
@@ -142,17 +142,17 @@ impl Shared {
         })
     }
 
-    /// The maximum number of unanswered requests on a connection.
+    /// Returns the maximum number of unanswered requests on a connection.
     pub(super) fn depth(&self) -> u16 {
         self.policy.depth().unwrap_or(u16::MAX)
     }
 
-    /// The host of the policy from which the `member`-th member of a page is requested.
+    /// Returns the index of the host from which the `member`-th member of a page is requested.
     pub(super) fn host_of(&self, member: u16) -> u16 {
         member % self.policy.hosts.max(1)
     }
 
-    /// Whether these exchanges are safe to repeat.
+    /// Returns whether these exchanges are safe to repeat.
     pub(super) fn are_safe_to_repeat<'e>(
         &self,
         mut exchanges: impl Iterator<Item = &'e Exchange>,
@@ -163,7 +163,7 @@ impl Shared {
         })
     }
 
-    /// Takes one of the exchanges that may still be planned; returns false if none is left.
+    /// Takes one of the exchanges that may still be planned; returns false if none remains.
     pub(super) fn take_exchange(&self) -> bool {
         match self.most {
             None => true,
@@ -173,25 +173,25 @@ impl Shared {
         }
     }
 
-    /// Whether all exchanges of the test have been planned.
+    /// Returns whether all exchanges of the test have been planned.
     pub(super) fn is_planned_out(&self) -> bool {
         self.most
             .is_some_and(|most| self.planned.0.load(Ordering::Relaxed) >= most)
     }
 
-    /// The number of the next session of a closed loop, over the whole test.
+    /// Returns the number, in the whole test, of the next session of a closed loop.
     pub(super) fn next_session(&self) -> u64 {
         self.share.number(self.sessions.next())
     }
 
-    /// The number of the next connection.
+    /// Returns the number of the next connection.
     pub(super) fn next_connection(&self) -> u32 {
         self.connections.next() as u32
     }
 
-    /// The next page of the sequence that all users share.
+    /// Returns the next page of the sequence that all users share.
     pub(super) fn next_page(&self) -> PageId {
-        // A single page needs no counter that threads contend for.
+        // A single page needs no counter, for which threads would contend.
         if let Choice::Sequence(sequence) = &self.plan.choice
             && sequence.len() == 1
         {
@@ -200,7 +200,7 @@ impl Shared {
         self.page(self.share.number(self.pages.next()))
     }
 
-    /// The `turn`-th page of the shared sequence.
+    /// Returns the page at position `turn` of the shared sequence.
     pub(super) fn page(&self, turn: u64) -> PageId {
         match &self.plan.choice {
             Choice::Sequence(sequence) => sequence[(turn % sequence.len() as u64) as usize],
@@ -209,13 +209,13 @@ impl Shared {
         }
     }
 
-    /// The part of the plan's sequence that was requested; `None` without a sequence, or if it has one
-    /// page. `ended` is the number of finished pages.
+    /// Returns the part of the plan's sequence that was requested; `None` without a sequence, or if the sequence has
+    /// one page. `ended` is the number of pages that have ended.
     pub(super) fn sequence_use(&self, ended: u64) -> Option<SequenceUse> {
         let Choice::Sequence(sequence) = &self.plan.choice else {
             return None;
         };
-        // An arrival takes the page with the arrival's number, and does not advance this counter.
+        // An arrival selects the page by the arrival's number, and does not advance this counter.
         let requested = self.pages.0.load(Ordering::Relaxed).max(ended);
         (sequence.len() > 1).then_some(SequenceUse {
             pages: sequence.len() as u64,
@@ -227,7 +227,7 @@ impl Shared {
         &self.plan.targets[target.0 as usize]
     }
 
-    /// The script of a session, if sessions are scripted.
+    /// Returns the script of a session, if sessions are scripted.
     pub(super) fn script(&self, session: u64) -> Option<&Script> {
         match &self.plan.choice {
             Choice::Scripts(scripts) => {
@@ -238,7 +238,7 @@ impl Shared {
         }
     }
 
-    /// The number of pages of a session; `None`: unlimited.
+    /// Returns the number of pages of a session; `None`: unlimited.
     pub(super) fn pages_of(&self, session: u64) -> Option<u32> {
         if let Some(script) = self.script(session) {
             return Some(script.steps.len() as u32);
@@ -248,7 +248,7 @@ impl Shared {
         Some(pages.clamp(1.0, 1e9) as u32)
     }
 
-    /// The pause after the `page`-th page of a session.
+    /// Returns the pause after page number `page` of a session.
     pub(super) fn pause_after(&self, session: u64, page: u32) -> Duration {
         if let Some(script) = self.script(session) {
             let step = script.steps.get(page as usize);
@@ -258,7 +258,7 @@ impl Shared {
             return Duration::ZERO;
         };
         let seconds = law.sample(self.off_seed.child(session), page.into());
-        // A pause of more than thirty years would overflow the clock, and no test lasts that long.
+        // The limit of about thirty years prevents an overflow of the clock.
         Duration::from_nanos((seconds.clamp(0.0, 1e9) * 1e9) as u64)
     }
 
@@ -267,7 +267,7 @@ impl Shared {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Sets whether the machine has a processor to spare for busy-waiting.
+    /// Sets whether the machine has an unused processor for busy-waiting.
     pub(super) fn set_spare(&self, has_spare: bool) {
         self.has_spare.store(has_spare, Ordering::Relaxed);
     }
@@ -281,8 +281,8 @@ impl Shared {
     }
 }
 
-/// This rank's share of the `most` exchanges of the measured window. In an open loop, these exchanges are
-/// the first arrivals after the warm-up.
+/// Returns this rank's share of the `most` exchanges of the measured window. In an open loop, these exchanges are the
+/// first arrivals after the warm-up.
 fn share_of(options: &Options, most: u64) -> u64 {
     let before = match &options.users {
         Users::Open { arrivals, .. } if options.share.ranks() > 1 => {
@@ -294,12 +294,12 @@ fn share_of(options: &Options, most: u64) -> u64 {
     options.share.of_range(before, most)
 }
 
-/// Whether users of this policy keep their connections full if they have nothing to wait for.
+/// Returns whether users of this policy keep their connections full if there are no dependencies or pauses.
 fn is_kept_full(policy: &Policy) -> bool {
     policy.pipeline.is_some() || policy.streams.is_some_and(|streams| streams > 1)
 }
 
-/// Why the engine does not support a policy in any kind of loop; `None` if it does.
+/// Returns the reason why the engine does not support a policy in any kind of loop; `None` if it does.
 pub fn cannot(policy: Policy) -> Option<&'static str> {
     match policy {
         Policy { push: true, .. } => Some("server push is supported in page retrievals only"),
@@ -309,14 +309,12 @@ pub fn cannot(policy: Policy) -> Option<&'static str> {
         Policy {
             bundle: Some(_), ..
         } => Some("packages and archives are supported in page retrievals only"),
-        Policy { alt_svc: true, .. } => {
-            Some("a load test uses one protocol: write h2 or h3 instead")
-        }
+        Policy { alt_svc: true, .. } => Some("a load test uses one protocol: use h2 or h3 instead"),
         _ => None,
     }
 }
 
-/// Refuses options that the engine does not support, instead of running another test.
+/// Refuses options that the engine does not support.
 fn check_policy(options: &Options) -> Result<(), LoadError> {
     let policy = options.policy;
     let open = matches!(options.users, Users::Open { .. });
@@ -340,14 +338,14 @@ fn check_policy(options: &Options) -> Result<(), LoadError> {
     Err(LoadError::Policy { policy, why })
 }
 
-/// The number of members of the largest page.
+/// Returns the number of members of the largest page.
 pub(super) fn largest_page(plan: &Plan) -> usize {
     let pages = (0..plan.pages.len() as u32).map(|page| plan.pages.get(PageId(page)).members.len());
     pages.max().unwrap_or(1)
 }
 
-/// The requests of a plan, rendered except for their targets: one for each combination of method, content
-/// length, content type and host.
+/// The requests of a plan, rendered except for their targets. There is one request for each shape: a combination of
+/// method, content length, content type and host.
 pub(super) struct Requests {
     /// The rendered requests, by shape, then by host.
     shapes: Vec<PreparedRequest>,
@@ -400,14 +398,14 @@ impl Requests {
         Ok(requests)
     }
 
-    /// The rendered part of the request for a target at a host.
+    /// Returns the rendered part of the request for a target at a host.
     pub(super) fn shape(&self, target: TargetId, host: u16) -> &PreparedRequest {
         let shape = self.shape_of.get(target.0 as usize).copied().unwrap_or(0);
         &self.shapes[usize::from(shape) * self.hosts + usize::from(host)]
     }
 }
 
-/// The fields of a request; `content_type` is added if they contain no Content-Type.
+/// Returns the fields of a request. Adds `content_type` if they contain no Content-Type.
 fn fields_with(fields: &[(String, String)], content_type: Option<&str>) -> Vec<(String, String)> {
     let mut fields = fields.to_vec();
     let is_type = |(name, _): &(String, String)| name.eq_ignore_ascii_case("content-type");

@@ -1,18 +1,16 @@
 //! The time that a loop may busy-wait before a planned instant.
 //!
-//! A sleeping thread runs again one wake-up latency after the instant for which it set its timer: 2 µs on
-//! bare metal, 15 µs on a virtual machine whose processor the hypervisor has to start. So a loop sleeps
-//! until its median wake-up latency before the instant, and busy-waits for the remaining time. It never
-//! busy-waits for longer than that latency: a sleep costs about as much processor time, so a longer
-//! busy-wait would cost more than sleeping. The latency is measured before the test and tracked during it
-//! ([`WakeUps`]).
+//! A sleeping thread runs again one wake-up latency after the instant of its timer: 2 µs on bare metal, 15 µs on a
+//! virtual machine whose processor the hypervisor has to start. So a loop wakes one median wake-up latency before the
+//! planned instant, and busy-waits for the remaining time. It never busy-waits for longer than this latency: a sleep
+//! uses about as much CPU time, so a longer busy-wait would use more than sleeping. The latency is measured before the
+//! test and tracked during it ([`WakeUps`]).
 //!
-//! A loop that busy-waits occupies a processor that a server on the same machine may need. A loop cannot
-//! detect this itself, so [`Spare`] reads the kernel's figures for all threads of the machine every
-//! [`PERIOD`]. If threads have waited for a processor, no loop busy-waits for a second; this pause doubles
-//! each time that it happens again. No loop busy-waits before the first reading, or if there are as many
-//! loops as processors. If the kernel has no such figures, the number of runnable threads is compared with
-//! the number of processors.
+//! A loop that busy-waits occupies a processor that a server on the same machine may need. A loop cannot detect this
+//! itself, so [`Spare`] reads the kernel's figures for all threads of the machine every [`PERIOD`]. If threads have
+//! waited for a processor, no loop busy-waits for one second. This pause doubles each time that threads have waited
+//! again. No loop busy-waits before the first reading, or if there are as many loops as processors. If the kernel has
+//! no such figures, the number of runnable threads is compared with the number of processors.
 
 use std::time::Duration;
 
@@ -27,19 +25,19 @@ use super::LoadError;
 const SLEEPS: usize = 32;
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// The step of the estimate: the estimate divided by the first number, but at least the second.
+/// The step of the estimate: the estimate divided by the first number, but at least the second value.
 const STEP: (u32, Duration) = (32, Duration::from_nanos(50));
 
 /// The time between two readings of contention.
 pub(super) const PERIOD: Duration = Duration::from_millis(50);
 
-/// Processors are short if some thread waited for a processor for more than this share of a period.
+/// The maximum share of a period for which threads may have waited for a processor; above it, processors are short.
 const SHORT: f64 = 0.05;
 
-/// The time without busy-waiting after processors were short: at first, and at most.
+/// The time without busy-waiting after processors were short: the initial value and the maximum.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(16));
 
-/// The wake-up latency of a thread: its median.
+/// The median wake-up latency of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WakeUps {
     median: Duration,
@@ -67,8 +65,8 @@ impl WakeUps {
         }
     }
 
-    /// Records that a sleep lasted `latency` too long. The estimate moves one step towards it, and so
-    /// converges to the median of recent sleeps: an outlier counts no more than any other sleep.
+    /// Records that a sleep was `latency` too long. The estimate moves one step towards `latency`, and so converges to
+    /// the median of recent sleeps. An outlier has no more weight than any other sleep.
     pub(super) fn took(&mut self, latency: Duration) {
         let step = (self.median / STEP.0).max(STEP.1);
         self.median = match latency > self.median {
@@ -81,7 +79,8 @@ impl WakeUps {
         self.median
     }
 
-    /// How long before a planned instant the loop stops sleeping; `longest` is the limit of the options.
+    /// Returns the time before a planned instant at which the loop stops sleeping; `longest` is the limit in the
+    /// options.
     pub(super) fn spin(&self, longest: Duration, has_spare: bool) -> Duration {
         match has_spare {
             true => self.median.min(longest),
@@ -90,7 +89,7 @@ impl WakeUps {
     }
 }
 
-/// Whether the machine has a processor to spare for busy-waiting.
+/// Determines whether the machine has an unused processor for busy-waiting.
 #[derive(Debug)]
 pub(super) struct Spare {
     processors: usize,
@@ -113,12 +112,12 @@ impl Spare {
         }
     }
 
-    /// Whether it is time for another reading.
+    /// Returns whether the next reading is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.last.is_none_or(|(at, _)| now.since(at) >= PERIOD)
     }
 
-    /// Takes a reading and returns whether loops may busy-wait until the next one.
+    /// Takes a reading and returns whether loops may busy-wait until the next reading.
     pub(super) fn read(&mut self, now: Instant, reading: Option<Contention>) -> bool {
         let before = self.last;
         self.last = reading.map(|reading| (now, reading));
@@ -129,7 +128,7 @@ impl Spare {
                 waited.saturating_sub(then).as_secs_f64() > SHORT * period
             }
             (_, Some(Contention::Runnable(threads))) => threads as usize > self.processors,
-            // The kernel reports a running total, so a single reading gives no rate.
+            // The kernel reports a running total, so a rate needs two readings.
             (_, Some(Contention::Waited(_))) => return false,
         };
         if is_short {
@@ -175,7 +174,7 @@ mod tests {
     fn the_estimate_follows_the_median_and_no_single_sleep() {
         let nanos = Duration::from_nanos;
         let mut wake_ups = WakeUps::of(vec![nanos(40_000)]);
-        // Three of four sleeps are at most 3.5 µs late; every fourth is a millisecond late.
+        // Three of four sleeps are at most 3.5 µs too long; every fourth is 1 ms too long.
         for number in 0..2000 {
             wake_ups.took(match number % 4 {
                 0 => nanos(1_000_000),
@@ -184,7 +183,7 @@ mod tests {
         }
         let median = wake_ups.median().as_nanos();
         assert!((2_400..4_000).contains(&median), "{median}");
-        // The machine slows down.
+        // The machine becomes slower.
         for _ in 0..2000 {
             wake_ups.took(nanos(30_000));
         }
@@ -203,7 +202,7 @@ mod tests {
         assert!(!spare.is_due(millis(50)));
         assert!(spare.is_due(millis(60)));
         assert!(spare.read(millis(60), waited(5_001)));
-        // No busy-waiting if the kernel has no figures, or if there are as many loops as processors.
+        // There is no busy-waiting if the kernel has no figures, or if there are as many loops as processors.
         assert!(!Spare::new(2, 1).read(millis(10), None));
         let mut full = Spare::new(2, 2);
         full.read(millis(10), waited(0));
@@ -214,7 +213,7 @@ mod tests {
     fn where_threads_wait_for_a_processor_no_loop_busy_waits_for_a_time_that_doubles() {
         let mut spare = Spare::new(2, 1);
         let mut total = 0;
-        // The server needs both processors: while a loop busy-waits, it waits for a quarter of that time.
+        // The server needs both processors: while a loop busy-waits, the server waits for a quarter of that time.
         let mut spinning = 0;
         let mut may = false;
         for step in 0..2400 {
@@ -224,9 +223,9 @@ mod tests {
             }
             may = spare.read(millis(50 * step), waited(total));
         }
-        // Two minutes: busy-waiting is retried for one period after 1, 2, 4, 8, 16, 16 … seconds.
+        // In two minutes, busy-waiting is retried for one period after 1, 2, 4, 8, 16, 16 … seconds.
         assert!((7..=12).contains(&spinning), "{spinning}");
-        // The server has stopped: busy-waiting begins again and stays.
+        // The server has stopped: busy-waiting begins again and is not stopped.
         let begin = 50 * 2400;
         let free = (0..2000).filter(|step| spare.read(millis(begin + 50 * step), waited(total)));
         assert!(free.count() > 2000 - 16 * 20 - 2);

@@ -1,4 +1,4 @@
-//! The timeline of a test: the figures that all loops recorded in each interval, merged.
+//! The timeline of a test: merges the figures of all loops in each interval.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use fathometer_analysis::load::{Counts, Distribution, Interval};
 use fathometer_model::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// The quantiles of an interval; the maximum is reported as well.
+/// The quantiles of an interval, in addition to the maximum.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 /// The figures of one loop in one interval.
@@ -34,24 +34,24 @@ pub struct Part {
     pub so_far: Counts,
 }
 
-/// Merges intervals, in order, and bounds their number.
+/// Merges intervals, in chronological order, and limits their number.
 ///
-/// Memory is allocated at the start. It grows only if the test lasts longer than expected, up to a bound.
+/// Memory is allocated at the start. It grows, up to a limit, only if the test lasts longer than expected.
 #[derive(Debug)]
 pub struct Timeline {
     loops: usize,
     interval: Duration,
-    /// An even number.
+    /// The maximum number of entries, which is even.
     most: usize,
     /// Intervals that only some loops have reported.
     partial: BTreeMap<u64, Partial>,
     entries: Vec<Interval>,
     /// One histogram for each entry.
     sketches: Sketches,
-    /// The number of intervals that are merged into an entry, and the number in the last entry.
+    /// The number of intervals that are merged into an entry, and the number already merged into the last entry.
     stride: u64,
     in_last: u64,
-    /// Corrected latency of everything so far.
+    /// Corrected latency of all intervals until now.
     pub(super) corrected: Distribution,
     /// Receives merged parts for reuse.
     spares: Arc<Spares>,
@@ -76,19 +76,19 @@ pub struct ClosedInterval {
 /// Receives the figures of all loops in each interval, merged.
 pub type Sink<'a> = &'a mut dyn FnMut(&Part);
 
-/// Merged parts, for reuse by the loops, so that a loop allocates no memory while it measures.
+/// Merged parts that the loops reuse, so that a loop allocates no memory while it measures.
 #[derive(Debug)]
 pub struct Spares {
     longest: Duration,
-    /// The maximum number of parts kept: one for each loop, because each loop also fills one. More are
-    /// allocated while merging is behind, and are freed afterwards.
+    /// The maximum number of stored parts: one for each loop, which also fills one. If merging is behind, more parts
+    /// are allocated, and are freed afterwards.
     most: usize,
     parts: Mutex<Vec<Part>>,
 }
 
 impl Spares {
-    /// Allocates two parts for each loop: one that it fills, and one that is being merged or waits to be
-    /// merged. They have memory for latencies up to `longest`.
+    /// Allocates two parts for each loop: one part that the loop fills, and one that is being merged or waits for it.
+    /// They have memory for latencies up to `longest`.
     pub fn new(loops: usize, longest: Duration) -> Arc<Spares> {
         let mut parts = Vec::with_capacity(2 * loops);
         parts.resize_with(2 * loops, || Part::with_room(0, longest));
@@ -99,13 +99,13 @@ impl Spares {
         })
     }
 
-    /// The longest latency that parts have memory for.
+    /// Returns the longest latency for which parts have memory.
     pub(super) fn longest(&self) -> Duration {
         self.longest
     }
 
-    /// Returns a part for a new interval. It is allocated if there is no spare part, or if another thread
-    /// holds the lock, because a loop must not wait.
+    /// Returns a part for a new interval. Allocates it if there is no spare part, or if another thread has the lock,
+    /// because a loop must not wait.
     pub(super) fn take(&self, interval: u64) -> Part {
         let spare = self.parts.try_lock().ok().and_then(|mut parts| parts.pop());
         match spare {
@@ -116,7 +116,7 @@ impl Spares {
 
     fn give_back(&self, mut part: Part) {
         part.clear();
-        // A panic while the lock is held leaves the list valid.
+        // The list remains valid if a thread panics while it has the lock.
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         if parts.len() < self.most {
             parts.push(part);
@@ -125,8 +125,8 @@ impl Spares {
 }
 
 impl Timeline {
-    /// A timeline of at most `most` entries, with memory for `expected` of them from the start. Merged parts go
-    /// back to `spares`.
+    /// Creates a timeline of at most `most` entries, with initial memory for `expected` entries. Merged parts are
+    /// returned to `spares`.
     pub fn new(
         loops: usize,
         interval: Duration,
@@ -135,7 +135,7 @@ impl Timeline {
         spares: Arc<Spares>,
     ) -> Timeline {
         let expected = expected.min(most);
-        // Filling the entries makes their pages resident; memory that is only reserved has no pages.
+        // Filling the entries makes their memory pages resident; memory that is only reserved has no resident pages.
         let mut entries = vec![NOTHING; expected];
         entries.clear();
         Timeline {
@@ -152,12 +152,12 @@ impl Timeline {
         }
     }
 
-    /// Adds the part of one loop; returns the interval if this was the last loop to report it.
+    /// Adds the part of one loop. Returns the interval if all loops have now reported it.
     pub fn add(&mut self, part: Part) -> Option<ClosedInterval> {
         self.add_and_pass_on(part, &mut |_| ())
     }
 
-    /// As [`Timeline::add`], and passes the merged interval to `sink`.
+    /// Like [`Timeline::add`], and passes the merged interval to `sink`.
     pub(super) fn add_and_pass_on(
         &mut self,
         mut part: Part,
@@ -186,7 +186,7 @@ impl Timeline {
         Some(self.close(partial, sink))
     }
 
-    /// Corrected latency of all intervals so far.
+    /// Returns the corrected latency of all intervals until now.
     pub fn corrected(&self) -> &Distribution {
         &self.corrected
     }
@@ -215,8 +215,8 @@ impl Timeline {
         ClosedInterval { interval, so_far }
     }
 
-    /// Adds an interval to the last entry, or begins a new one. If there are too many entries, each pair is
-    /// merged into one, and entries are twice as long from then on.
+    /// Adds an interval to the last entry, or begins a new entry. If there are too many entries, each pair is merged
+    /// into one entry; later entries are also twice as long.
     fn keep(&mut self, interval: &Interval, latency: &Distribution) {
         if self.in_last < self.stride
             && let Some(last) = self.entries.last_mut()
@@ -246,12 +246,12 @@ impl Timeline {
         self.stride *= 2;
     }
 
-    /// All intervals, the last one cut off at the end of the test.
+    /// Returns all intervals; the last one is shortened to the end of the test.
     pub fn finish(self, end: Duration) -> Vec<Interval> {
         self.finish_and_pass_on(end, &mut |_| ())
     }
 
-    /// As [`Timeline::finish`], and passes the intervals that only some loops have reported to `sink`.
+    /// Like [`Timeline::finish`], and passes the intervals that only some loops have reported to `sink`.
     pub(super) fn finish_and_pass_on(mut self, end: Duration, sink: Sink<'_>) -> Vec<Interval> {
         while let Some((_, partial)) = self.partial.pop_first() {
             self.close(partial, sink);
@@ -266,7 +266,7 @@ impl Timeline {
     }
 }
 
-/// An interval in which nothing happened.
+/// An interval without any events.
 const NOTHING: Interval = Interval {
     start: Duration::ZERO,
     length: Duration::ZERO,
@@ -279,7 +279,7 @@ const NOTHING: Interval = Interval {
     send_lag_p99: None,
 };
 
-/// Merges two neighbours. The merged send lag is the larger of the two, an upper bound.
+/// Merges two adjacent intervals. The merged send lag is the larger of the two, which is an upper bound.
 fn joined(before: &Interval, after: &Interval, sketch: &[u32]) -> Interval {
     let max = before.latency[3].max(after.latency[3]);
     let [p50, p90, p99] = QUANTILES.map(|q| Some(quantile(sketch, q)?.min(max?)));
@@ -297,12 +297,12 @@ fn joined(before: &Interval, after: &Interval, sketch: &[u32]) -> Interval {
 }
 
 impl Part {
-    /// An interval in which nothing has happened yet.
+    /// Creates the part of an interval that has just begun.
     pub fn new(interval: u64) -> Part {
         Part::with(interval, Distribution::new)
     }
 
-    /// As [`Part::new`], with memory for latencies and lags up to `longest`.
+    /// Like [`Part::new`], with memory for latencies and send lags up to `longest`.
     fn with_room(interval: u64, longest: Duration) -> Part {
         Part::with(interval, || Distribution::with_room(longest))
     }
@@ -321,7 +321,7 @@ impl Part {
         }
     }
 
-    /// Resets the figures and keeps the memory.
+    /// Resets the figures and retains the memory.
     fn clear(&mut self) {
         let Part {
             interval,
@@ -343,7 +343,7 @@ impl Part {
         *so_far = Counts::default();
     }
 
-    /// Adds the part of another loop in the same interval, without [`Part::so_far`].
+    /// Adds the part of another loop in the same interval, except for [`Part::so_far`].
     pub fn merge(&mut self, other: &Part) {
         self.planned += other.planned;
         self.completed += other.completed;
@@ -380,22 +380,22 @@ pub fn merge_counts(to: &mut Counts, from: Counts) {
     }
 }
 
-/// Times below this many nanoseconds are in one class.
+/// Times below this number of nanoseconds are in the first bucket.
 const LEAST: u64 = 1 << LEAST_POWER;
 const LEAST_POWER: u32 = 10;
-/// The number of classes in each doubling from [`LEAST`] on.
+/// The number of buckets in each power of two from [`LEAST`] on.
 const CLASSES_A_DOUBLING: usize = 32;
-/// The number of doublings. Times of 137 s and more are in the last class.
+/// The number of powers of two. Times of 137 s and more are in the last bucket.
 const DOUBLINGS: usize = 27;
 const CLASSES: usize = 1 + DOUBLINGS * CLASSES_A_DOUBLING;
 
-/// Histograms of latency, one for each entry, so that neighbours can be merged. They are coarse (a quantile
-/// is accurate to 1.6 %) and lie in one block of memory.
+/// Histograms of latency, one for each entry, so that adjacent entries can be merged. They are coarse (a quantile is
+/// accurate to 1.6 %) and are stored in one block of memory.
 #[derive(Debug)]
 struct Sketches(Vec<u32>);
 
 impl Sketches {
-    /// Allocates memory for this number of histograms, without any histogram.
+    /// Allocates memory for this number of histograms, and adds none of them.
     fn with_room(sketches: usize) -> Sketches {
         // Zeroed memory would have no resident pages until the first write.
         let mut counts = vec![u32::MAX; sketches * CLASSES];
@@ -424,7 +424,7 @@ impl Sketches {
         }
     }
 
-    /// Merges each pair of neighbours.
+    /// Merges each pair of adjacent histograms.
     fn halve(&mut self) {
         let halves = self.0.len() / CLASSES / 2;
         for to in 0..halves * CLASSES {
@@ -446,7 +446,7 @@ fn quantile(sketch: &[u32], quantile: f64) -> Option<Duration> {
     Some(Duration::from_nanos(middle(class)))
 }
 
-/// The class of a time in nanoseconds: its doubling, and its part of that doubling.
+/// Returns the bucket of a time in nanoseconds: its power of two, and the part of that range.
 fn class(nanos: u64) -> usize {
     if nanos < LEAST {
         return 0;
@@ -457,7 +457,7 @@ fn class(nanos: u64) -> usize {
     class.min(CLASSES - 1)
 }
 
-/// The middle of a class; for the last class, the largest number.
+/// Returns the middle of a bucket; for the last bucket, the largest number.
 fn middle(class: usize) -> u64 {
     match class {
         0 => LEAST / 2,

@@ -5,26 +5,26 @@ use std::collections::BinaryHeap;
 
 use fathometer_model::Instant;
 
-/// Later than every instant of a test.
+/// An instant that is later than every instant of a test.
 pub(super) const NEVER: Instant = Instant::from_nanos(u64::MAX);
 
 /// The purpose of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// A connection may have timed out.
+    /// Checks a connection for a time-out.
     Connection(u32),
-    /// QUIC has work to do on a connection.
+    /// Does the due work of QUIC on a connection.
     Quic(u32),
-    /// A user continues.
+    /// Lets a user continue.
     User(u32),
-    /// The number of users changes.
+    /// Changes the number of users.
     Step(u32),
 }
 
 /// The timers that are set; the earliest is due first.
 ///
-/// A timer is never cancelled: its handler checks whether it still applies ([`Deadline::is_reached`]). So a
-/// connection sets one timer per timeout period, and not one for every exchange.
+/// A timer is never cancelled: its handler checks whether the timer still applies ([`Deadline::is_reached`]). So a
+/// connection sets one timer per time-out period, and not one timer per exchange.
 #[derive(Debug, Default)]
 pub(super) struct Timers(BinaryHeap<Reverse<(Instant, Timer)>>);
 
@@ -33,7 +33,7 @@ impl Timers {
         self.0.push(Reverse((at, timer)));
     }
 
-    /// When the next timer is due.
+    /// Returns the instant of the next timer.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.peek().map(|&Reverse((at, _))| at)
     }
@@ -47,8 +47,7 @@ impl Timers {
     }
 }
 
-/// The timer of a connection or a user that applies at present. Timers that were set for other instants are
-/// ignored.
+/// The currently valid timer of a connection or a user. Timers that were set for other instants are ignored.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Deadline(Option<Instant>);
 
@@ -59,14 +58,14 @@ impl Deadline {
         timers.set(at, timer);
     }
 
-    /// Ensures that a timer is due by `at`: sets one, unless an earlier one is set.
+    /// Ensures that a timer is due at `at` or earlier: sets a timer unless an earlier one is set.
     pub(super) fn set_by(&mut self, at: Instant, timer: Timer, timers: &mut Timers) {
         if self.0.is_none_or(|set| at < set) {
             self.set(at, timer, timers);
         }
     }
 
-    /// Whether the due timer, which was set for `at`, applies. If it does, no timer applies from now on.
+    /// Returns whether the due timer, which was set for `at`, is valid. If it is, no timer is valid afterwards.
     pub(super) fn is_reached(&mut self, at: Instant) -> bool {
         let applies = self.0 == Some(at);
         if applies {
@@ -107,7 +106,7 @@ mod tests {
         deadline.set_by(at(20), timer, &mut timers);
         deadline.set_by(at(5), timer, &mut timers);
         deadline.set_by(at(5), timer, &mut timers);
-        // The later instant set no timer, and the equal instant no second one.
+        // The later instant set no timer, and the equal instant set no second timer.
         let due: Vec<Instant> = std::iter::from_fn(|| timers.due(at(100)))
             .map(|(at, _)| at)
             .collect();

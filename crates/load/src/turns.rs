@@ -1,12 +1,12 @@
-//! The order in which connections are read and written and users continue: first in, first out, so that a
-//! connection or user that always has more to do does not block others.
+//! The order in which connections are read and written and in which users continue: first in, first out. So a
+//! connection or user that always has more work cannot block the others.
 
 use std::collections::VecDeque;
 
-/// A queue of connections or users, each in it at most once.
+/// A queue of connections or users, without duplicates.
 ///
-/// A connection or user is in the queue if and only if its mark is set. The mark is stored with the owner's
-/// other state, so checking it costs no further memory access.
+/// A connection or user is in the queue if and only if its mark is set. The mark is stored with the other state of the
+/// connection or user, so checking it needs no further memory access.
 #[derive(Debug, Default)]
 pub(super) struct Turns(VecDeque<u32>);
 
@@ -36,15 +36,15 @@ impl Turns {
 mod tests {
     use super::*;
 
-    /// Jain's fairness index: 1 if all have the same share, 1/n if one has everything.
+    /// Computes Jain's fairness index: 1 if all shares are equal, 1/n if one connection has the whole share.
     fn fairness(shares: &[u64]) -> f64 {
         let sum: f64 = shares.iter().map(|&share| share as f64).sum();
         let squares: f64 = shares.iter().map(|&share| (share as f64).powi(2)).sum();
         sum * sum / (shares.len() as f64 * squares)
     }
 
-    /// Simulates `turns` turns of the loop over connections that always have more data: each turn reads the
-    /// connections that wait at its beginning, and each then waits again.
+    /// Simulates `turns` turns of the loop over connections that always have more data. Each turn reads the connections
+    /// that wait at its beginning; afterwards these wait again.
     fn read(connections: usize, turns: usize) -> Vec<u64> {
         let (mut queue, mut waits) = (Turns::default(), vec![false; connections]);
         let mut shares = vec![0; connections];

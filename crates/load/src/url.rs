@@ -4,7 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 
 use crate::secrets;
 
-/// The parts of `http://host[:port]/target`, or of the same with `https`.
+/// The parts of `http://host[:port]/target` or `https://host[:port]/target`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     /// Whether the URL is requested over TLS (`https`).
@@ -15,14 +15,14 @@ pub struct Url {
     pub target: String,
 }
 
-/// Why a URL, or its host, is invalid.
+/// The reason why a URL, or its host, is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum UrlError {
     /// The scheme is missing, or is not HTTP.
-    #[error("{0:?} is not an HTTP URL: write http://host[:port]/path or https://host[:port]/path")]
+    #[error("{0:?} is not an HTTP URL: use http://host[:port]/path or https://host[:port]/path")]
     Scheme(String),
     /// The host is missing.
-    #[error("{0:?} names no host: write http://host[:port]/path")]
+    #[error("{0:?} has no host: use http://host[:port]/path")]
     Authority(String),
     /// The URL has a user name or a password before the host.
     #[error(
@@ -38,10 +38,10 @@ pub enum UrlError {
         /// The first invalid character.
         found: char,
     },
-    /// The host's name could not be looked up.
+    /// The host name could not be resolved.
     #[error("failed to resolve {host}: {error}: check the name, or give an address")]
     LookUp {
-        /// The host.
+        /// The host name.
         host: String,
         /// The error of the system.
         error: std::io::Error,
@@ -52,7 +52,7 @@ pub enum UrlError {
 }
 
 impl UrlError {
-    /// Whether the text itself is invalid, rather than the lookup of its host.
+    /// Returns whether the text itself is invalid, and not the resolution of its host.
     pub fn is_usage(&self) -> bool {
         !matches!(self, UrlError::LookUp { .. } | UrlError::NoAddress(_))
     }
@@ -97,7 +97,7 @@ impl Url {
         resolve(&self.authority, self.default_port())
     }
 
-    /// The port of a URL that does not state one.
+    /// Returns the port of a URL that does not state one.
     pub fn default_port(&self) -> u16 {
         match self.secure {
             true => 443,
@@ -106,12 +106,12 @@ impl Url {
     }
 }
 
-/// The first address of `host[:port]`; `default_port` is used if `authority` has no port.
+/// Resolves `host[:port]` to its first address; `default_port` is used if `authority` has no port.
 pub fn resolve(authority: &str, default_port: u16) -> Result<SocketAddr, UrlError> {
     let has_port = authority
         .rsplit_once(':')
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
-    // An IPv6 address in brackets contains colons.
+    // The address itself contains colons if it is an IPv6 address in brackets.
     let has_port = has_port && !authority.ends_with(']');
     let named = match has_port {
         true => authority.to_owned(),

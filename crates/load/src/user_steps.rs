@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use fathometer_model::quantity;
 
-/// Why a text is not a step.
+/// The reason why a text is not a valid step.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{part:?} is not a step: {why}: write USERS@TIME, as in 50@30s")]
+#[error("{part:?} is not a step: {why}: use USERS@TIME, as in 50@30s")]
 pub struct StepError {
     part: String,
     why: String,
@@ -14,8 +14,7 @@ pub struct StepError {
 
 /// Parses `10@0s,50@30s`: the number of users from each time on.
 ///
-/// # Errors
-/// If a part is malformed, or not later than the one before.
+/// # Errors If a part is malformed, or its time is not later than the time of the previous part.
 pub fn parse(text: &str) -> Result<Vec<(Duration, u32)>, StepError> {
     let mut steps: Vec<(Duration, u32)> = Vec::new();
     for part in text.split(',') {
@@ -31,7 +30,9 @@ pub fn parse(text: &str) -> Result<Vec<(Duration, u32)>, StepError> {
             .map_err(|_| wrong(format!("{users:?} is not a number of users")))?;
         let at = quantity::time(at).map_err(|error| wrong(error.to_string()))?;
         if steps.last().is_some_and(|&(before, _)| at <= before) {
-            return Err(wrong("it is not later than the one before".to_owned()));
+            return Err(wrong(
+                "its time is not later than the time of the previous step".to_owned(),
+            ));
         }
         steps.push((at, users));
     }

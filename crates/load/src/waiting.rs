@@ -1,5 +1,5 @@
-//! How a loop waits for its sockets: sleeping, busy-waiting before a planned instant, or delayed so that
-//! several responses are read together.
+//! The waits of a loop: sleeping, busy-waiting before a planned instant, or delaying a wake-up so that several
+//! responses are read together.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::coalescing::Coalescing;
 use super::context::Context;
 use super::spin::WakeUps;
 
-/// The longest wait; a loop detects a stop at most this late.
+/// The longest wait, which is also the longest delay before a loop detects a stop.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
-/// Waits of this length and more are shortened, because the kernel may exceed a wait by a thousandth of its
-/// length. The wait that follows is short enough to be exact.
+/// The length from which waits are shortened, because the kernel may exceed a wait by a thousandth of its length. The
+/// next wait is short enough to be exact.
 const LONG_WAIT: Duration = Duration::from_millis(2);
 
 /// The settings of busy-waiting before planned instants.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spin {
-    /// The limit that the options set.
+    /// The limit in the options.
     pub(super) longest: Duration,
     /// `None` if the loop never busy-waits.
     pub(super) wake_ups: Option<WakeUps>,
@@ -33,9 +33,9 @@ pub(super) struct Spin {
 pub(super) struct Wake {
     /// The next planned instant: a timer or an arrival.
     pub(super) planned: Instant,
-    /// The next instant at which the loop has anything to do; not after `planned`.
+    /// The next instant at which the loop has work; not after `planned`.
     pub(super) at: Instant,
-    /// Whether a connection has unread data, so that there is nothing to wait for.
+    /// Whether a connection has unread data, so that the loop must not wait.
     pub(super) has_unread: bool,
     /// The number of exchanges that have ended and the number in flight, if wake-ups may be delayed.
     pub(super) exchanges: Option<(u64, u64)>,
@@ -48,8 +48,8 @@ pub(super) struct Woken {
     pub(super) was_delayed: bool,
 }
 
-/// How a loop waits. The loop runs at each planned instant if the wake-up latency allows it, and never
-/// sleeps while there is unread data.
+/// Waits for sockets. The loop runs at each planned instant if the wake-up latency allows it, and never sleeps while
+/// there is unread data.
 pub(super) struct Waiting {
     spin: Spin,
     coalescing: Coalescing,
@@ -57,7 +57,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Delays wake-ups by at most `longest_delay`; zero: no delays.
+    /// Creates the state; wake-ups are delayed by at most `longest_delay`. Zero: no delays.
     pub(super) fn new(spin: Spin, longest_delay: Duration, activity: Activity) -> Waiting {
         Waiting {
             spin,
@@ -90,7 +90,7 @@ impl Waiting {
             if ready == 0 {
                 poller.sleep(delay);
                 was_delayed = true;
-                // Data has nearly always arrived. If not, the clock must be read again.
+                // After a delay, data has nearly always arrived. If not, the clock must be read again.
                 ready = poller.wait(Some(Duration::ZERO))?;
                 if ready == 0 {
                     context.tick();
@@ -155,19 +155,18 @@ impl Waiting {
         }
     }
 
-    /// The ratio of the mean latencies with and without delays; `None` before the first comparison.
+    /// Returns the ratio of the mean latencies with and without delays; `None` before the first comparison.
     pub(super) fn rest_latency_ratio(&self) -> Option<f64> {
         self.coalescing.latency_ratio()
     }
 
-    /// The median wake-up latency, if it is tracked.
+    /// Returns the median wake-up latency, if it is tracked.
     pub(super) fn wake_up_latency(&self) -> Option<Duration> {
         self.spin.wake_ups.map(|wake_ups| wake_ups.median())
     }
 }
 
-/// How long to sleep so that the loop runs in time, if it may busy-wait for the last `spin` before the
-/// instant.
+/// Returns the time to sleep, if the loop may busy-wait for the last `spin` before the instant.
 fn sleep_length(now: Instant, wake: &Wake, spin: Duration) -> Duration {
     if wake.has_unread {
         return Duration::ZERO;
@@ -201,7 +200,7 @@ mod tests {
         assert_eq!(sleep(500, 0), micros(500));
         assert_eq!(sleep(500, 60), micros(440));
         assert_eq!(sleep(50, 60), Duration::ZERO);
-        // The rest of the wait, which is exact, contains the busy-wait.
+        // The second part of the wait, which is exact, contains the busy-wait.
         assert_eq!(sleep(2_560, 60), micros(2_550));
         assert_eq!(sleep(3_600_000_000, 0), LONGEST_WAIT - LONGEST_WAIT / 256);
     }

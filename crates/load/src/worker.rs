@@ -19,21 +19,20 @@ use super::waiting::{Spin, Waiting, Wake, Woken};
 /// The size of the read buffer, in bytes.
 const BUFFER: usize = 128 * 1024;
 
-/// After a delay, this many responses are read before the requests that follow from them are written. The
-/// kernel's receive and send paths are long; running each several times in a row keeps its code in the
-/// processor's caches. The first request is sent some 20 µs late, which its send lag shows; the delay
-/// itself was longer.
+/// The number of responses that are read after a delay before the next requests are written. The kernel's code for
+/// receiving and for sending is long; running the same code several times in succession keeps it in the processor's
+/// caches. The first request is sent about 20 µs late, which its send lag includes; the delay itself was longer.
 const TOGETHER: usize = 16;
 
-/// One event loop. It connects its parts, and determines only when the test ends.
+/// One event loop. It connects its parts; its only decision is when the test ends.
 ///
-/// After each event, all work that follows from it without waiting is done ([`Worker::settle`]) before the
-/// next event is handled, except after a delay.
+/// Except after a delay, the loop does all possible work after each event ([`Worker::settle`]) before it handles the
+/// next event.
 pub(super) struct Worker<'a> {
     connections: Connections<'a>,
     sessions: Sessions<'a>,
     waiting: Waiting,
-    /// When the loop stops waiting for exchanges in flight.
+    /// The time at which the loop stops waiting for exchanges in flight.
     give_up: Instant,
 }
 
@@ -43,14 +42,14 @@ pub(super) struct Outcomes {
     pub(super) activity: Activity,
     pub(super) rest_latency_ratio: Option<f64>,
     pub(super) wake_up_latency: Option<Duration>,
-    /// Processor time within the measured window.
+    /// CPU time within the measured window.
     pub(super) processor: ProcessorTime,
-    /// When the loop finished.
+    /// The time at which the loop finished.
     pub(super) finished: Instant,
 }
 
 impl<'a> Worker<'a> {
-    /// A loop for a test with the windows of `tally`. `drain` is the longest wait for exchanges in flight,
+    /// Creates a loop for a test with the windows of `tally`. `drain` is the longest wait for exchanges in flight,
     /// `longest_delay` the longest delay of a wake-up.
     pub(super) fn new(
         shared: &'a Shared,
@@ -70,7 +69,7 @@ impl<'a> Worker<'a> {
         })
     }
 
-    /// Runs to the end of the test.
+    /// Runs the loop until the end of the test.
     pub(super) fn run(mut self) -> Result<Outcomes, LoadError> {
         let mut buffer = vec![0; BUFFER];
         self.connections.context.tick();
@@ -79,7 +78,7 @@ impl<'a> Worker<'a> {
             self.connections.context.tick();
             let now = self.connections.context.now();
             if let Some(edge) = self.waiting.activity.passed_edge(now, thread_time) {
-                // Frames counted now passed before the edge, except for frames of the current turn of the
+                // The frames counted now were carried before the edge, except for frames of the current turn of the
                 // loop.
                 let before = Instant::from_nanos(edge.as_nanos().saturating_sub(1));
                 self.connections.count_all_frames(before);
@@ -93,8 +92,8 @@ impl<'a> Worker<'a> {
                 return Ok(self.finish());
             }
             let Woken { ready, was_delayed } = self.wait()?;
-            // Arrivals that are due get connections that are free already. If a response were read first, its
-            // connection would look as if these arrivals had waited for it.
+            // Due arrivals first get connections that are already free. If a response were read first, its connection
+            // would become free later, and the arrivals would appear to have waited for it.
             if ready > 0 {
                 self.settle();
             }
@@ -190,8 +189,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Lets users continue, gives requests to connections and writes them, until nothing more can be done
-    /// without waiting.
+    /// Lets users continue, passes requests to connections and writes them, until all remaining work must wait.
     fn settle(&mut self) {
         let (connections, sessions) = (&mut self.connections, &mut self.sessions);
         loop {

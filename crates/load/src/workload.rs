@@ -1,7 +1,7 @@
 //! Workloads by name, as used by all commands.
 //!
-//! `fathometer-workload` generates them and reads no files. This module reads the files of names such as
-//! `log:access.log`, and adds these workloads:
+//! `fathometer-workload` generates them and reads no files. This module reads the files that names such as
+//! `log:access.log` contain, and adds these workloads:
 //!
 //! - SURGE, with parameters in the name (`surge:files=5000,requests=1000000`)
 //! - pages of the first files of Microscape (`microscape:files=8`)
@@ -27,13 +27,13 @@ use flate2::read::MultiGzDecoder;
 /// A loaded workload.
 #[derive(Debug)]
 pub enum Loaded {
-    /// Any workload but SURGE.
+    /// Any workload except SURGE.
     Plain(Box<Workload>),
-    /// SURGE, which is defined by distributions and checked against them.
+    /// SURGE, which is defined by distributions; its data are checked against them.
     Surge(Box<Surge>),
 }
 
-/// Why a workload could not be loaded.
+/// The reason why a workload could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The name, its file, or the file's content is invalid.
@@ -47,13 +47,13 @@ pub enum LoadError {
     Name {
         /// The name.
         name: String,
-        /// The error in it.
+        /// The error in the name.
         fault: String,
     },
 }
 
 impl LoadError {
-    /// Whether the name is invalid, rather than the file that it refers to.
+    /// Returns whether the name is invalid, and not the file in the name.
     pub fn is_usage(&self) -> bool {
         match self {
             LoadError::Workload(WorkloadError::Unknown { .. } | WorkloadError::Option(_))
@@ -80,16 +80,16 @@ const MICROSCAPE: &str = "microscape";
 const PARETO: &str = "pareto";
 const SIGMETRICS: &str = "surge-sigmetrics98";
 
-/// The default seed of a workload, the same for every command: a server and a load with the same workload then
-/// use the same files.
+/// The default seed of a workload, the same for every command. So a server and a load test with the same workload use
+/// the same files.
 pub const SEED: u64 = 1997;
 
-/// Default number of files and requests of a SURGE workload: the files of the paper's main experiments, and
-/// enough requests for an hour of some hundred users.
+/// Default number of files and requests of a SURGE workload: the number of files in the paper's main experiments, and
+/// enough requests for several hundred users in an hour.
 const FILES: u32 = 2000;
 const REQUESTS: u64 = 500_000;
 
-/// The possible names, for messages and help.
+/// Returns the valid names, for messages and help.
 pub fn names() -> Vec<String> {
     let others = catalogue::NAMES.iter().copied();
     others
@@ -98,8 +98,7 @@ pub fn names() -> Vec<String> {
         .collect()
 }
 
-/// Loads the workload of this name. Calls `progress` with the name and the completed share (0 to 1) of long
-/// stages.
+/// Loads a workload by name. Calls `progress` with the name and the completed share (0 to 1) of long stages.
 pub fn load(
     name: &str,
     seed: Seed,
@@ -132,12 +131,11 @@ pub fn load(
     Ok(Loaded::Plain(Box::new(workload)))
 }
 
-/// Maximum size of a workload's file after decompression: ten million lines of a log, at some 200 bytes per
-/// line.
+/// Maximum size of a workload's file after decompression: ten million lines of a log, at about 200 bytes per line.
 const MOST_TEXT: u64 = 2 << 30;
 
-/// The text of a file, or of standard input for `-`. Text that begins like gzip (RFC 1952) or Zstandard
-/// (RFC 8878) is decompressed, regardless of the file's name.
+/// Reads the text of a file, or of standard input for `-`. Text that begins like gzip (RFC 1952) or Zstandard (RFC
+/// 8878) is decompressed, regardless of the file name.
 fn text_of(file: &str) -> io::Result<String> {
     let input: Box<dyn Read> = match file {
         "-" => Box::new(io::stdin().lock()),
@@ -159,19 +157,19 @@ fn text_of(file: &str) -> io::Result<String> {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
             format!(
-                "it has more than {} GiB of text; use a part of it",
+                "it has more than {} GiB of text; use a part of the file",
                 MOST_TEXT >> 30
             ),
         ));
     }
-    // A log may contain any bytes that clients sent: invalid UTF-8 is replaced.
+    // A log may contain any bytes from clients, so invalid UTF-8 is replaced.
     Ok(match String::from_utf8(text) {
         Ok(text) => text,
         Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
     })
 }
 
-/// A group of Fujinoki et al., selected by its mean file size.
+/// Creates a group of Fujinoki et al., selected by its mean file size.
 fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, LoadError> {
     let known: Vec<&str> = catalogue::NAMES
         .iter()
@@ -180,7 +178,7 @@ fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, Loa
     let mean = settings.strip_prefix("mean=").filter(|m| known.contains(m));
     let mean = mean.ok_or_else(|| LoadError::Name {
         name: name.to_owned(),
-        fault: format!("write mean=SIZE; the sizes are {}", known.join(", ")),
+        fault: format!("use mean=SIZE; the sizes are {}", known.join(", ")),
     })?;
     let options = Options {
         seed,
@@ -194,7 +192,7 @@ fn group_by_mean(name: &str, settings: &str, seed: Seed) -> Result<Workload, Loa
     Ok(workload)
 }
 
-/// Microscape's page with only its first files, including the base, so that pages differ only in their number
+/// Creates Microscape's page with only its first files, including the base, so that pages differ only in their number
 /// of files.
 fn first_files_of_microscape(
     name: &str,
@@ -248,8 +246,7 @@ fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
         };
         match (key, value) {
             ("files", _) => {
-                files =
-                    u32::try_from(number()?).map_err(|_| format!("{value} files are too many"))?;
+                files = u32::try_from(number()?).map_err(|_| format!("too many files: {value}"))?;
             }
             ("requests", _) => requests = number()?,
             ("order", "popular-fewest") => order = Some(PageOrder::PopularFewest),
@@ -272,7 +269,7 @@ fn parameters(word: &str, settings: &str) -> Result<Parameters, String> {
 }
 
 impl Loaded {
-    /// The site to serve for this workload.
+    /// Returns the site to serve for this workload.
     pub fn site(&self, seed: Seed) -> Site {
         match self {
             Loaded::Plain(workload) => workload.site(TEXT_RATIO, seed.stream("workload")),
@@ -280,7 +277,7 @@ impl Loaded {
         }
     }
 
-    /// Notes for the user, one sentence each.
+    /// Returns notes for the user, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         match self {
             Loaded::Plain(workload) => workload.notes.clone(),
@@ -288,7 +285,7 @@ impl Loaded {
         }
     }
 
-    /// The number of lines or entries of the workload's source that are not requested, by reason.
+    /// Returns the number of lines or entries of the workload's source that are not requested, by reason.
     pub fn skipped(&self) -> BTreeMap<String, u64> {
         match self {
             Loaded::Plain(workload) => workload.skipped.clone(),
@@ -296,7 +293,7 @@ impl Loaded {
         }
     }
 
-    /// How well the workload's data fit its distributions, if it has distributions.
+    /// Compares the workload's data with its distributions, if it has distributions.
     pub fn fit(&self) -> Option<&FitReport> {
         match self {
             Loaded::Plain(_) => None,
@@ -304,7 +301,7 @@ impl Loaded {
         }
     }
 
-    /// The workload's figures as text.
+    /// Returns the workload's figures as text.
     pub fn figures(&self) -> String {
         match self {
             Loaded::Plain(workload) => workload.statistics().to_string(),
@@ -312,7 +309,7 @@ impl Loaded {
         }
     }
 
-    /// The workload's figures as JSON.
+    /// Returns the workload's figures as JSON.
     pub fn figures_json(&self) -> serde_json::Result<serde_json::Value> {
         match self {
             Loaded::Plain(workload) => serde_json::to_value(workload.statistics()),
@@ -320,7 +317,7 @@ impl Loaded {
         }
     }
 
-    /// The workload's plan of requests.
+    /// Returns the workload's plan of requests.
     pub fn into_plan(self) -> Plan {
         match self {
             Loaded::Plain(workload) => workload.plan,
@@ -329,7 +326,7 @@ impl Loaded {
     }
 }
 
-/// A short description of a workload.
+/// Creates a short description of a workload.
 pub fn describe(name: &str) -> String {
     match name.split_once(':').map_or(name, |(word, _)| word) {
         "webstone" if name.contains(':') => "pages and weights of a WebStone file list".to_owned(),
@@ -343,7 +340,7 @@ pub fn describe(name: &str) -> String {
         SURGE => "SURGE (Barford and Crovella 1998); also \
              surge:files=2000,requests=500000,order=random,form=renormalised,locality=law"
             .to_owned(),
-        PARETO => "a group of Fujinoki et al. by the mean of its files".to_owned(),
+        PARETO => "a group of Fujinoki et al., selected by mean file size".to_owned(),
         MICROSCAPE if name.contains(':') => "the first N files of Microscape's page".to_owned(),
         _ => match load(name, Seed(1), &mut |_, _| {}) {
             Ok(Loaded::Plain(workload)) => {

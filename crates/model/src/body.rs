@@ -9,9 +9,9 @@ use crate::Bytes;
 
 /// The bytes of a file.
 ///
-/// A site of a million files would not fit into memory if each file stored its own bytes. A *composed* body is a
-/// list of slices of memory that many bodies share: its own beginning, then slices of a common pool. It takes
-/// tens of bytes for any length, and its slices are written to a socket without being copied into one block.
+/// A site of a million files would not fit into memory if each file stored its own bytes. A *composed* body is a list
+/// of slices of shared memory: the file's own beginning, then slices of a common pool. The list has tens of bytes for
+/// any length, and its slices are written to a socket without being copied into one block.
 #[derive(Clone)]
 pub struct Body(Inner);
 
@@ -35,7 +35,7 @@ pub struct SharedSlice {
 }
 
 impl SharedSlice {
-    /// The bytes `range` of `bytes`.
+    /// Creates a slice: the bytes `range` of `bytes`.
     ///
     /// # Panics
     /// When the range is not within `bytes`, or ends beyond 4 GiB.
@@ -57,7 +57,7 @@ impl SharedSlice {
 }
 
 impl Body {
-    /// A body that consists of the slices, one after the other.
+    /// Creates a body from the slices, in their order.
     pub fn composed(slices: Vec<SharedSlice>) -> Body {
         let length = slices.iter().map(|slice| slice.bytes().len() as u64).sum();
         Body(Inner::Composed(Arc::new(Composed {
@@ -84,7 +84,7 @@ impl Body {
         self.pieces_of(0..self.len().0)
     }
 
-    /// The non-empty slices of a part of the body, in order. A range beyond the end of the body is truncated.
+    /// Returns the non-empty slices of a part of the body, in order. A range beyond the end of the body is truncated.
     pub fn pieces_of(&self, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
         let (whole, composed) = match &self.0 {
             Inner::Whole(bytes) => (Some(&bytes[..]), &[][..]),
@@ -145,7 +145,7 @@ impl From<&[u8]> for Body {
     }
 }
 
-/// Prints only the length, because there may be too many bytes.
+/// Prints only the length, because the body may be large.
 impl fmt::Debug for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Body({})", self.len())
@@ -174,7 +174,7 @@ mod tests {
             for end in start..11 {
                 let part: Vec<u8> = body.pieces_of(start..end).flatten().copied().collect();
                 let wanted = &body.bytes()[start.min(9) as usize..end.min(9) as usize];
-                assert_eq!(part, wanted, "{start}..{end}");
+                assert_eq!(part, wanted, "bytes {start}..{end}");
             }
         }
         assert!(Body::composed(Vec::new()).is_empty());

@@ -1,6 +1,7 @@
 //! Dates of the Gregorian calendar in UTC, and day numbers counted from 1 January 1970.
 
-/// The number of days from 1 January 1970 to a date in the years 1970 to 9999; `None` if the date does not exist.
+/// Returns the number of days from 1 January 1970 to a date in the years 1970 to 9999; `None` if the date does not
+/// exist.
 pub fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let lengths = [
@@ -28,7 +29,7 @@ pub fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     Some((year - 1970) * 365 + leap_days + in_year + day - 1)
 }
 
-/// The year, month and day of a day number counted from 1 January 1970.
+/// Returns the year, month and day of a day number counted from 1 January 1970.
 ///
 /// Years are counted from March, so that a leap day is the last day of a year. The calendar repeats every 400 years
 /// (Howard Hinnant, "chrono-compatible low-level date algorithms").

@@ -2,12 +2,12 @@
 
 use std::fmt::Display;
 
-/// A number with three significant digits, but at most three decimals: `63.8`, `4.17`, `0.094`, `1204`.
+/// Formats a number with three significant digits, but at most three decimals: `63.8`, `4.17`, `0.094`, `1204`.
 pub fn significant(value: f64) -> String {
     format!("{value:.*}", decimals(value))
 }
 
-/// The number of decimals with which [`significant`] prints a value.
+/// Returns the number of decimals with which [`significant`] prints a value.
 pub fn decimals(value: f64) -> usize {
     match value.abs() {
         size if size < 0.9995 => 3,
@@ -17,7 +17,7 @@ pub fn decimals(value: f64) -> usize {
     }
 }
 
-/// A number with at most three decimals, without trailing zeros: `28.8`, `10`.
+/// Formats a number with at most three decimals, without trailing zeros: `28.8`, `10`.
 pub fn trimmed(value: f64) -> String {
     let text = format!("{value:.3}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
@@ -27,7 +27,7 @@ pub fn trimmed(value: f64) -> String {
     }
 }
 
-/// The digits of a whole number in groups of three: `1 234 567`.
+/// Formats a whole number with its digits in groups of three: `1 234 567`.
 pub fn grouped(number: impl Display) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

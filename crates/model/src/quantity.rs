@@ -76,7 +76,7 @@ pub struct PositiveTimeSpan(f64);
 #[serde(try_from = "f64", into = "f64")]
 pub struct Microseconds(f64);
 
-/// Processor time, in cores. The meaning of 0, no processor time or no limit, depends on the use.
+/// CPU time, in cores. The meaning of 0, no CPU time or no limit, depends on the use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(try_from = "f64", into = "f64")]
 pub struct Cores(f64);

@@ -112,8 +112,9 @@ pub enum Delivery {
 pub struct ExchangeRow {
     /// The planned time.
     pub planned: u64,
-    /// The time from which the generator could send the request: it was planned, its user or session could continue, and
-    /// a connection was free. The server causes the waiting before this time, the generator the waiting after it.
+    /// The time from which the generator could send the request: it was planned, its user or session could continue,
+    /// and a connection was free. The server causes the wait before this time; the generator causes the wait after this
+    /// time.
     pub due: u64,
     /// When the first byte of the request was passed to the transport.
     pub sent: u64,
@@ -142,7 +143,7 @@ pub struct ExchangeRow {
     pub response_head: u32,
     /// The size of the response content as transferred, in bytes.
     pub response_body: u64,
-    /// The phase of the test in which the exchange was planned, and to which it belongs.
+    /// The phase of the test in which the exchange was planned; the exchange belongs to this phase.
     pub phase: TestPhase,
     /// The start of the measured phase, which is the same for all exchanges of a test.
     pub measured_from: u64,
@@ -181,8 +182,8 @@ pub enum Outcome {
     Complete,
     /// The exchange failed.
     Failed(Failure),
-    /// The exchange was abandoned and retried on another connection, because its connection was closed before any part of
-    /// the response arrived.
+    /// The exchange was retried on another connection, because its connection was closed before any part of the
+    /// response arrived.
     Retried(Failure),
 }
 
@@ -283,7 +284,7 @@ pub struct ConnectionRecord {
     /// When the connection was established and could carry requests. With TLS: after the TLS handshake, or before the end of
     /// the handshake if the first requests were sent as early data.
     pub established: Option<Instant>,
-    /// When the client was done with the connection.
+    /// When the client stopped using the connection.
     pub closed: Option<Instant>,
     /// The number of exchanges that were completed on the connection.
     pub exchanges: u32,
@@ -337,7 +338,7 @@ pub struct ServiceRecord {
     /// The port of the service, which serves HTTP/3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The time for which the service may be used from then on, in seconds; set for `Known` and `Found`.
+    /// The time for which the service may be used after this event, in seconds; set for `Known` and `Found`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age_s: Option<u64>,
     /// The connection that failed.
@@ -415,7 +416,7 @@ pub enum CloseReason {
 pub struct CellKey(pub BTreeMap<String, String>);
 
 impl CellKey {
-    /// The level of a factor; `None` if the cell has no such factor.
+    /// Returns the level of a factor; `None` if the cell has no such factor.
     pub fn level(&self, factor: &str) -> Option<&str> {
         self.0.get(factor).map(String::as_str)
     }
@@ -451,7 +452,7 @@ impl Validity {
     }
 }
 
-/// What the path did to the packets of one direction in a replicate, and its lateness.
+/// The path's counts of packets in one direction of a replicate, and the lateness of the path.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionCertificate {
     /// The number of packets that entered the path.

@@ -1,9 +1,9 @@
 //! Randomness as a function of a seed and a counter.
 //!
-//! A draw depends only on the seed and on the number of the draw. The decision for packet *n* is therefore
-//! the same on every machine, independent of the number of other draws. The mixing function is the
-//! finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA
-//! 2014), applied to a Weyl sequence, once per key word.
+//! A draw depends only on the seed and on the number of the draw. The decision for packet *n* is therefore the same on
+//! every machine, and does not depend on other draws. The mixing function is the finaliser of SplitMix64 (Steele, Lea,
+//! Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014), applied to a Weyl sequence, once per key
+//! word.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The seed of a named component. Each component has its own stream, so that adding a component does not
+    /// Returns the seed of a named component. Each component has its own stream, so that adding a component does not
     /// change the draws of other components.
     pub fn stream(self, name: &str) -> Seed {
         let mut key = mix(self.0.wrapping_add(GOLDEN));
@@ -29,19 +29,19 @@ impl Seed {
         Seed(mix(key ^ name.len() as u64))
     }
 
-    /// The seed of the `index`-th member of a family (a replicate, a host, a file).
+    /// Returns the seed of the `index`-th member of a family (a replicate, a host, a file).
     pub fn child(self, index: u64) -> Seed {
         Seed(mix(
             mix(self.0.wrapping_add(GOLDEN)) ^ index.wrapping_mul(GOLDEN)
         ))
     }
 
-    /// The `counter`-th 64 random bits of this stream.
+    /// Returns the `counter`-th 64 random bits of this stream.
     pub fn draw(self, counter: u64) -> u64 {
         mix(mix(self.0).wrapping_add(counter.wrapping_add(1).wrapping_mul(GOLDEN)))
     }
 
-    /// The `counter`-th number of this stream, uniform on [0, 1) with 53 random bits.
+    /// Returns the `counter`-th number of this stream, uniform on [0, 1) with 53 random bits.
     pub fn uniform(self, counter: u64) -> f64 {
         (self.draw(counter) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }

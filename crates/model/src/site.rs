@@ -1,4 +1,4 @@
-//! The site: files, and pages made of files.
+//! The site: files, and pages that consist of files.
 
 use std::borrow::Cow;
 
@@ -72,7 +72,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The file with this id. Panics if the id is out of range: it then belongs to another site.
+    /// Returns the file with this id. Panics if the id is out of range: the id is then of another site.
     pub fn file(&self, id: FileId) -> &File {
         &self.files[id.0 as usize]
     }

@@ -19,7 +19,7 @@ impl Instant {
     /// The origin.
     pub const ZERO: Instant = Instant(0);
 
-    /// The instant `nanos` nanoseconds after the origin.
+    /// Returns the instant `nanos` nanoseconds after the origin.
     pub const fn from_nanos(nanos: u64) -> Instant {
         Instant(nanos)
     }
@@ -34,7 +34,7 @@ impl Instant {
         self.0 as f64 / 1e9
     }
 
-    /// The time since `earlier`; zero if `earlier` is later than this instant.
+    /// Returns the time since `earlier`; zero if `earlier` is later than this instant.
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

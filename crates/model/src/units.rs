@@ -70,7 +70,7 @@ impl fmt::Display for Bytes {
 pub struct Bandwidth(u64);
 
 impl Bandwidth {
-    /// A rate in bit/s; `None` for 0, because such a link would never deliver a packet.
+    /// Returns a rate in bit/s; `None` for 0, because such a link would never deliver a packet.
     pub const fn bits_per_second(rate: u64) -> Option<Bandwidth> {
         if rate == 0 {
             None
@@ -168,7 +168,7 @@ impl Probability {
     /// Zero: the event never happens.
     pub const ZERO: Probability = Probability(0.0);
 
-    /// A probability; `None` outside [0, 1] and for NaN.
+    /// Returns a probability; `None` outside [0, 1] and for NaN.
     pub fn new(value: f64) -> Option<Probability> {
         (0.0..=1.0).contains(&value).then_some(Probability(value))
     }

@@ -1,13 +1,12 @@
-//! Extracts files below a folder, and nowhere else. Each file appears under its name only when it is complete.
+//! Extracts files below a folder. Each file appears under its name only when it is complete.
 //!
-//! Folders are opened one by one, starting at the target, and a symbolic link among them is an error. Therefore
-//! nothing is written outside the target, whatever it contains and even if it changes meanwhile. A file is
-//! written under a temporary name next to its destination, and renamed when its content is complete and
-//! verified.
+//! Folders are opened one by one, starting at the target; a symbolic link is an error. Therefore nothing is written
+//! outside the target, regardless of its contents and of concurrent changes. A file is written under a temporary name
+//! next to its destination, and renamed when its content is complete and verified.
 //!
-//! Two files of one package may have the same destination: their names may differ only in percent-encoding, or
-//! the name of a coded file may become that of another file. Then the first file is kept, whether or not
-//! existing files are overwritten.
+//! Two files of one package may have the same destination: their names may differ only in percent-encoding, or a
+//! decoded file may get the name of another file. In this case the first file is preserved, even if existing files are
+//! overwritten.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -33,31 +32,30 @@ use super::rename::rename;
 use super::{PackageError, name};
 use fathometer_files::site_folder::CODINGS;
 
-/// The number of coded bytes to decode in one step. Their decoded form, at most about a thousand times as long,
-/// is in memory until it is written.
+/// The number of coded bytes to decode in one step. The decoded bytes, at most about a thousand times as many, are in
+/// memory until they are written.
 const DECODED_AT_ONCE: usize = 4 * 1024;
 
-/// For files larger than this number of bytes, the destination is checked before writing starts.
+/// The file size in bytes above which the destination is checked before writing starts.
 const LOOK_BEFORE: u64 = 64 * 1024;
 
-/// The number of bytes that may be written regardless of the ratio, because a small file may compress extremely
-/// well.
+/// The number of bytes that may be written regardless of the ratio, because a small file may compress extremely well.
 const ALWAYS: u64 = 16 << 20;
 
 /// The options of an extraction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Whether existing files are overwritten, except those of the same package.
+    /// Whether existing files are overwritten. Files of the same package are never overwritten.
     pub overwrite: bool,
     /// Whether content codings are decoded. File names then do not have the suffix of the coding.
     pub decode: bool,
-    /// The most bytes of all files.
+    /// The maximum number of bytes of all files.
     pub total: u64,
     /// The highest ratio of written bytes to content bytes in the package.
     pub ratio: u64,
 }
 
-/// The bytes read and written so far, with their limits.
+/// The numbers of bytes read and written until now, with their limits.
 #[derive(Debug)]
 struct Budget {
     options: Options,
@@ -71,7 +69,7 @@ impl Budget {
         self.read.set(self.read.get() + length as u64);
     }
 
-    /// Counts bytes about to be written; fails if a limit is exceeded.
+    /// Counts bytes that will be written; fails if this exceeds a limit.
     fn writes(&self, length: usize, path: &Path) -> Result<(), PackageError> {
         let written = self.written.get() + length as u64;
         self.written.set(written);
@@ -80,7 +78,7 @@ impl Budget {
             format!("the files take more than {} (--max-size)", Bytes(total))
         } else if written > ALWAYS.max(self.read.get().saturating_mul(ratio)) {
             format!(
-                "decoded, the files take more than {ratio} times their bytes in the package (--max-ratio)"
+                "the decoded files take more than {ratio} times their bytes in the package (--max-ratio)"
             )
         } else {
             return Ok(());
@@ -96,18 +94,18 @@ pub struct Target {
     root: Rc<OwnedFd>,
     path: PathBuf,
     options: Options,
-    /// The open folder of the last file, by relative path: the next file is usually in the same folder.
+    /// The open folder of the last file, by relative path, because the next file is usually in the same folder.
     last: Option<(PathBuf, Rc<OwnedFd>)>,
-    /// The number of files started so far.
+    /// The number of files started until now.
     begun: u64,
-    /// The hashes of the relative paths of all files so far, which must not be overwritten. Used only if
-    /// existing files are overwritten.
+    /// The hashes of the relative paths of all files until now, which must not be overwritten. Used only if existing
+    /// files are overwritten.
     written: HashSet<u64>,
     hashing: RandomState,
     budget: Rc<Budget>,
 }
 
-/// A file that is not complete yet. It is removed if dropped.
+/// A file that is not yet complete. It is removed if it is dropped.
 #[derive(Debug)]
 pub struct Growing {
     file: File,
@@ -116,14 +114,14 @@ pub struct Growing {
     name: OsString,
     path: PathBuf,
     last_modified: Option<u64>,
-    /// The hash of its relative path.
+    /// The hash of the file's relative path.
     hash: u64,
     coding: Decoder,
     renamed: bool,
     budget: Rc<Budget>,
 }
 
-/// The decoder of a content coding. Its output is written to the file and cleared at once.
+/// The decoder of a content coding. Its output is written to the file and removed at once.
 #[derive(Debug)]
 enum Decoder {
     None,
@@ -159,7 +157,8 @@ impl Target {
         let mut relative = name::to_path(&entry.name).ok_or_else(|| PackageError::Climbs {
             name: entry.name.clone(),
         })?;
-        // A coded file is stored beside the plain one with the suffix of its coding, as in a site's folder.
+        // A coded file is stored in the folder of the uncoded file, with the suffix of its coding, as in a site's
+        // folder.
         if let Some(coding) = entry.coding.filter(|_| !self.options.decode)
             && let Some((_, ending)) = CODINGS.iter().find(|(known, _)| *known == coding)
         {
@@ -214,7 +213,7 @@ impl Target {
                 last_access: time(0, UTIME_NOW),
                 last_modification: time(i64::try_from(second).unwrap_or(i64::MAX), 0),
             };
-            // A time that the file system cannot store is ignored.
+            // An error is ignored, because some file systems cannot store every time.
             let _ = futimens(&file.file, &times);
         }
         self.rename(&file)?;
@@ -250,7 +249,7 @@ impl Target {
         }
     }
 
-    /// The folder at a relative path, created if needed.
+    /// Opens the folder at a relative path, and creates it if needed.
     fn folder(&mut self, relative: &Path) -> Result<Rc<OwnedFd>, PackageError> {
         if let Some((last, folder)) = &self.last
             && last == relative
@@ -276,7 +275,7 @@ impl Target {
             self.begun += 1;
             match openat(folder, &name, flags, mode) {
                 Ok(file) => return Ok((file, name)),
-                // The file is left from another program with the same process ID.
+                // The existing file remains from another program with the same process ID.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -290,7 +289,7 @@ fn step(folder: &OwnedFd, segment: &OsStr, path: &Path) -> Result<OwnedFd, Packa
     let open = || openat(folder, segment, flags, Mode::empty());
     let opened = match open() {
         Err(Errno::NOENT) => match mkdirat(folder, segment, Mode::from_raw_mode(0o777)) {
-            // Another program may have created it meanwhile.
+            // Another program may have created the folder in the meantime.
             Ok(()) | Err(Errno::EXIST) => open(),
             Err(error) => {
                 return Err(PackageError::system("create the folder", path)(
@@ -326,7 +325,7 @@ impl Growing {
 
     /// Decodes bytes if needed, and writes them.
     fn put(&mut self, bytes: &[u8]) -> Result<(), PackageError> {
-        // Decodes small parts, so that their decoded form is small.
+        // The parts are small, so that their decoded form is also small.
         for part in bytes.chunks(DECODED_AT_ONCE) {
             let decoded = match &mut self.coding {
                 Decoder::None => {
@@ -364,7 +363,7 @@ impl Growing {
 impl Drop for Growing {
     fn drop(&mut self) {
         if !self.renamed {
-            // If it cannot be removed, its name marks it as incomplete.
+            // If the file cannot be removed, its name marks it as incomplete.
             let _ = unlinkat(&*self.folder, &self.temporary, AtFlags::empty());
         }
     }

@@ -1,4 +1,4 @@
-//! Reads and writes descriptors. A wait for a pipe ends when the user interrupts the program.
+//! Reads and writes file descriptors. A wait for a pipe ends when the user interrupts the program.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -34,7 +34,7 @@ impl Flow {
         Flow::new(opened, path, interrupt)
     }
 
-    /// Stdout.
+    /// Opens stdout.
     pub fn stdout(interrupt: Interrupt) -> Result<Flow, PackageError> {
         Flow::stream(io::stdout().as_fd(), "stdout", interrupt)
     }
@@ -49,7 +49,7 @@ impl Flow {
         Flow::new(File::from(copy), Path::new(name), interrupt)
     }
 
-    /// An open file; `path` is used in messages.
+    /// Wraps an open file; `path` is used in messages.
     pub fn new(file: File, path: &Path, interrupt: Interrupt) -> Result<Flow, PackageError> {
         let data = file
             .metadata()
@@ -66,12 +66,12 @@ impl Flow {
         })
     }
 
-    /// The path for messages.
+    /// Returns the path for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is a terminal.
+    /// Returns whether the stream is a terminal.
     pub fn is_terminal(&self) -> bool {
         rustix::termios::isatty(&self.file)
     }
@@ -104,7 +104,7 @@ impl Flow {
         Ok(())
     }
 
-    /// The descriptor.
+    /// Returns the file descriptor.
     pub fn descriptor(&self) -> &File {
         &self.file
     }

@@ -1,4 +1,4 @@
-//! The source of a package: the files of a folder.
+//! Reads the files of a folder, as the source of a package.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -19,9 +19,9 @@ pub struct Folder {
 /// The files in a folder.
 #[derive(Debug, Default)]
 pub struct Files {
-    /// For each file, its name in the package and its path from the folder, in ascending order of the names.
+    /// The files: name in the package and path relative to the folder, in ascending order of the names.
     pub files: Vec<(String, PathBuf)>,
-    /// The entries that are left out, with the reason.
+    /// The entries that are excluded, with the reason.
     pub left_out: Vec<String>,
 }
 
@@ -37,12 +37,12 @@ impl Folder {
         })
     }
 
-    /// The path of one of its files for messages.
+    /// Returns the path of a file in the folder, for messages.
     pub fn shown(&self, path: &Path) -> PathBuf {
         self.path.join(path)
     }
 
-    /// Opens one of its regular files, without blocking if the file has become a pipe. Also returns the
+    /// Opens a regular file in the folder, without blocking if the file was replaced by a pipe. Also returns the
     /// metadata.
     pub fn file(&self, path: &Path) -> Result<(File, Metadata), PackageError> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -57,8 +57,8 @@ impl Folder {
         open().map_err(PackageError::system("open", &self.shown(path)))
     }
 
-    /// All regular files below the folder, and files within it to which symbolic links refer. Links to folders
-    /// are not followed.
+    /// Finds all regular files below the folder, and files within the folder to which symbolic links refer. Links to
+    /// folders are not followed.
     pub fn files(&self) -> Result<Files, PackageError> {
         let mut found = Files::default();
         let root = self
@@ -85,7 +85,9 @@ impl Folder {
                         .extend(name::of_path(&path).map(|name| (name, path)));
                 } else {
                     let why = match kind.is_symlink() {
-                        true => "a symbolic link to a folder, to a file outside, or to nothing",
+                        true => {
+                            "a symbolic link that is broken, or refers to a folder or to a file outside"
+                        }
                         false => "neither a file nor a folder",
                     };
                     let path = self.shown(&path);

@@ -1,12 +1,12 @@
 //! Object packages on this host: building them from folders, and extracting them to folders.
 //! [`fathometer_package`] defines the format; this crate handles files, pipes and signals.
 //!
-//! Packages are streamed. Memory holds a buffer of file contents, and the names of a folder's files. Packages
-//! and extracted files appear under their names only when they are complete.
+//! Packages are streamed. Only a buffer of file contents and the names of a folder's files are in memory. Packages and
+//! extracted files appear under their names only when they are complete.
 //!
-//! Names within a package are request targets without the leading slash: the percent-encoded path of a file
-//! within its folder ([`name`]). A package built here therefore names files as the origin does, and any folder
-//! can be packed and extracted without changing a byte.
+//! Names within a package are request targets without the leading slash: the percent-encoded path of a file within its
+//! folder ([`name`]). A package built here therefore uses the same names as the origin, and any folder can be packed
+//! and extracted without changing a byte.
 
 pub mod extract;
 mod flow;
@@ -25,14 +25,14 @@ use fathometer_package::{DecodeError, EncodeError};
 
 pub use flow::Flow;
 
-/// The reason why a package was not built, or not extracted completely. If the user can do something, the
-/// message says what.
+/// The reason why a package was not built, or not extracted completely. If the user can solve the problem, the message
+/// says how.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
     /// A system call failed.
     #[error("failed to {doing} {path}: {error}", path = .path.display())]
     System {
-        /// `read`, `write`, ….
+        /// The failed action: `read`, `write`, ….
         doing: &'static str,
         /// The file or folder, or the name of the stream.
         path: PathBuf,
@@ -46,7 +46,7 @@ pub enum PackageError {
         package: String,
         /// The position, as ` after byte n`, or empty.
         place: String,
-        /// What is wrong with it.
+        /// The error in the package.
         error: DecodeError,
     },
     /// A file cannot be stored in a package.
@@ -57,14 +57,14 @@ pub enum PackageError {
         /// The reason.
         error: EncodeError,
     },
-    /// A file changed after it was examined.
+    /// A file changed while it was packed.
     #[error("{path} changed while it was packed: pack it again when it no longer changes", path = .0.display())]
     Changed(PathBuf),
-    /// The destination exists already.
+    /// The destination already exists.
     #[error("{path} exists: give another folder, or --force to overwrite", path = .0.display())]
     Exists(PathBuf),
     /// The extracted size exceeds a limit: the package is a decompression bomb, or larger than expected.
-    #[error("{path} and all files after it are left out: {why}", path = .path.display())]
+    #[error("{path} and all later files are not extracted: {why}", path = .path.display())]
     Expands {
         /// The file that was being written.
         path: PathBuf,
@@ -73,34 +73,34 @@ pub enum PackageError {
     },
     /// Two files of the package have the same destination.
     #[error(
-        "the package has two files for {path}: {name:?} and all files after it are left out", path = .path.display()
+        "the package has two files for {path}: {name:?} and all later files are not extracted", path = .path.display()
     )]
     SamePath {
-        /// The name of the second.
+        /// The name of the second file.
         name: String,
         /// The destination.
         path: PathBuf,
     },
-    /// There is no folder at a place where one is needed. Links are not followed.
+    /// A folder is needed, but the path is not a folder. Links are not followed.
     #[error("{path} must be a folder, but it is {what}: move it away", path = .path.display())]
     NotAFolder {
-        /// Its path.
+        /// The path.
         path: PathBuf,
-        /// `a symbolic link`, ….
+        /// The actual type: `a symbolic link`, ….
         what: &'static str,
     },
     /// The destination of a file is a folder.
     #[error("{path} is a folder, and the package has a file of that name: move the folder away", path = .0.display())]
     IsFolder(PathBuf),
-    /// A name that is not valid as a relative path on this system after percent-decoding.
+    /// After percent-decoding, a name is not a valid relative path on this system.
     #[error(
-        "the package names a file {name:?}, which is not below the folder: it and all files after it are left out"
+        "the package has a file {name:?}, which is not below the folder: this file and all later files are not extracted"
     )]
     Climbs {
         /// The name.
         name: String,
     },
-    /// The source cannot be packed at all.
+    /// The source cannot be packed.
     #[error("{0}")]
     Source(String),
     /// The user interrupted the command.
@@ -122,7 +122,7 @@ impl PackageError {
     }
 }
 
-/// The advice for a broken package.
+/// Returns advice for a broken package.
 fn advice(error: &DecodeError) -> &'static str {
     use fathometer_package::Class;
     match error.class() {

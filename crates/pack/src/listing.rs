@@ -11,8 +11,8 @@ use super::PackageError;
 use super::flow::Flow;
 use super::unpack::{self, Held};
 
-/// Writes the list of a package's files to `out`, as text or as JSON. All checksums are verified. A broken
-/// package is listed up to the error.
+/// Writes the list of a package's files to `out`, as text or as JSON. All checksums are verified. A damaged package is
+/// listed up to the error.
 ///
 /// # Errors
 /// If the package is broken, or the list cannot be written; [`PackageError::ReaderClosed`] if the reader of the
@@ -162,7 +162,7 @@ fn written(error: io::Error) -> PackageError {
     }
 }
 
-/// A number of files as text.
+/// Formats a number of files as text.
 pub fn files(count: u64) -> String {
     match count {
         1 => "1 file".to_owned(),

@@ -1,7 +1,7 @@
 //! Converts file paths to names in a package, and back.
 //!
-//! A path is percent-encoded as in a request target (RFC 3986 section 3.3). A colon in the first segment, which
-//! could be mistaken for a scheme, is also encoded. A path may thus consist of any bytes. A name is decoded
+//! A path is percent-encoded as in a request target (RFC 3986 section 3.3). A colon in the first segment is also
+//! encoded, because the segment could be read as a scheme. A path may therefore consist of any bytes. A name is decoded
 //! segment by segment, and each decoded segment is checked again, because it may contain a slash.
 
 use std::ffi::OsStr;
@@ -15,8 +15,7 @@ use fathometer_files::site_folder::ESCAPED;
 /// Characters to escape in the first segment.
 const ESCAPED_FIRST: &AsciiSet = &ESCAPED.add(b':');
 
-/// The name of the file at a relative path. `None` if the path does not consist of plain segments: if it is
-/// absolute, empty, or contains `..`.
+/// Returns the name of the file at a relative path. `None` if the path is absolute, is empty, or contains `..`.
 pub fn of_path(path: &Path) -> Option<String> {
     let mut name = String::new();
     for component in path.components() {
@@ -37,8 +36,8 @@ pub fn of_path(path: &Path) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The path below a folder for a name. `None` if a segment is empty, is `.` or `..`, or contains a slash or
-/// NUL.
+/// Returns the path, relative to a folder, for a name. `None` if a segment is empty, is `.` or `..`, or contains a
+/// slash or NUL.
 pub fn to_path(name: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for segment in name.split('/') {

@@ -1,4 +1,4 @@
-//! The output of a package: stdout, or a file that appears only when it is complete.
+//! The destination of a package: stdout, or a file that appears only when it is complete.
 
 use std::fs::{self, Metadata, OpenOptions};
 use std::os::unix::fs::MetadataExt as _;
@@ -12,11 +12,12 @@ use super::PackageError;
 use super::flow::{CHUNK, Flow};
 use super::rename::rename;
 
-/// A package that is being written. It is removed if it is dropped before it is [finished](Output::finish).
+/// A package that is being written. Its file is removed if the value is dropped before it is
+/// [finished](Output::finish).
 #[derive(Debug)]
 pub struct Output {
     flow: Flow,
-    /// Device and inode of the file that is being written, and of the file that it replaces.
+    /// Device and inode of the file that is being written, and of the file that will be replaced.
     identities: Vec<(u64, u64)>,
     buffer: Vec<u8>,
     written: u64,
@@ -33,7 +34,7 @@ struct NewFile {
 }
 
 impl Output {
-    /// Stdout, unless it is a terminal.
+    /// Writes to stdout, unless stdout is a terminal.
     pub fn stdout(interrupt: Interrupt) -> Result<Output, PackageError> {
         let flow = Flow::stdout(interrupt)?;
         if flow.is_terminal() {
@@ -45,7 +46,7 @@ impl Output {
         Ok(Output::to(flow, None))
     }
 
-    /// A file that gets this name when it is complete.
+    /// Writes to a temporary file, which gets the name `path` when it is complete.
     pub fn file(
         path: &Path,
         overwrite: bool,
@@ -91,17 +92,17 @@ impl Output {
         }
     }
 
-    /// The path for messages.
+    /// Returns the path for messages.
     pub fn path(&self) -> &Path {
         self.flow.path()
     }
 
-    /// Whether this is the output file, or the file that the output will replace.
+    /// Returns whether this is the output file, or the file that the output will replace.
     pub fn is(&self, other: &Metadata) -> bool {
         self.identities.contains(&(other.dev(), other.ino()))
     }
 
-    /// The number of bytes so far.
+    /// Returns the number of bytes until now.
     pub fn bytes(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }

@@ -1,4 +1,4 @@
-//! Builds a package. File contents pass through a buffer from the folder to the output.
+//! Builds a package. File contents are copied through a buffer from the folder to the output.
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read as _};
@@ -31,8 +31,8 @@ pub struct Packed {
 /// Packs files of a folder, and finishes the output. The files are given by name and path, in ascending order
 /// of the names.
 ///
-/// Version 1 starts with the sizes, so all files are examined before the first one is read. In version 2 each
-/// file is examined when its turn comes, and small files get an entity tag.
+/// Version 1 starts with the sizes, so all files are examined before the first one is read. In version 2 each file is
+/// examined just before it is read, and small files get an entity tag.
 pub fn pack(
     folder: &Folder,
     files: &[(String, PathBuf)],
@@ -55,7 +55,8 @@ pub fn pack(
             for file in files {
                 stop_if(interrupt)?;
                 let Opened { path, entry, .. } = packer.open(file, &output)?;
-                // Checked alone, so that the message names the file that version 1 cannot contain.
+                // Each file is checked separately, so that the message contains the path of a file that version 1
+                // cannot contain.
                 Encoder::new(version, vec![entry.clone()], &limits).map_err(unfit(&path))?;
                 sizes.push(entry.size);
                 entries.push(entry);
@@ -118,7 +119,7 @@ struct Opened {
     /// The metadata of the file when it was opened.
     before: Metadata,
     entry: Entry,
-    /// Whether its whole content is in the buffer.
+    /// Whether the whole content of the file is in the buffer.
     is_read: bool,
 }
 
@@ -149,8 +150,7 @@ impl Packer<'_> {
         Ok(opened)
     }
 
-    /// Reads a small file completely, to compute its entity tag. Our origin uses the same tag for the same
-    /// bytes.
+    /// Reads a small file completely, to compute its entity tag. The origin uses the same tag for the same bytes.
     fn read(&mut self, opened: &mut Opened) -> Result<(), PackageError> {
         let length = opened.before.len() as usize;
         let mut filled = 0;
@@ -202,8 +202,7 @@ impl Opened {
         }
     }
 
-    /// Fails if the file has changed since it was opened, because its content may then be a mixture of two
-    /// states.
+    /// Fails if the file has changed since it was opened, because its content may then be a mixture of two states.
     fn check_unchanged(&self) -> Result<(), PackageError> {
         let state = |data: &Metadata| (data.size(), data.mtime(), data.mtime_nsec());
         let after = self
@@ -217,7 +216,7 @@ impl Opened {
     }
 }
 
-/// The entry of a file on disk.
+/// Creates the entry of a file on disk.
 fn entry(name: String, path: &Path, data: &Metadata) -> Entry {
     let media_type = media_type(path);
     Entry {
@@ -234,7 +233,7 @@ fn entry(name: String, path: &Path, data: &Metadata) -> Entry {
     }
 }
 
-/// Whether a media type denotes text.
+/// Returns whether a media type is a text type.
 fn is_text(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     essence.starts_with("text/")

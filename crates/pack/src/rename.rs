@@ -8,8 +8,8 @@ use rustix::io::{Errno, Result};
 
 /// Renames a file within a folder. If `overwrite` is set, an existing file with the new name is replaced.
 ///
-/// Otherwise fails with [`Errno::EXIST`] if the new name exists. The file system itself checks this, so there
-/// is no race.
+/// Otherwise fails with [`Errno::EXIST`] if the new name exists. The file system itself checks for it, so there is no
+/// race.
 pub(crate) fn rename(
     folder: BorrowedFd<'_>,
     from: &OsStr,
@@ -26,10 +26,10 @@ pub(crate) fn rename(
     }
 }
 
-/// Creates a second name for a file, which must not exist, and removes the first name.
+/// Creates a second name for a file, which must not exist yet, and removes the first name.
 fn link(folder: BorrowedFd<'_>, from: &OsStr, to: &OsStr) -> Result<()> {
     linkat(folder, from, folder, to, AtFlags::empty())?;
-    // The file is complete under its new name. If the temporary name remains, it shows that it is temporary.
+    // The file is complete under its new name. If the temporary name remains, its suffix shows that it is temporary.
     let _ = unlinkat(folder, from, AtFlags::empty());
     Ok(())
 }

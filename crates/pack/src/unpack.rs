@@ -1,4 +1,4 @@
-//! Reads a package: to extract it to a folder, or for another purpose.
+//! Reads a package, either to extract it to a folder or for another purpose.
 
 use fathometer_package::{Decoder, Event, Limits, Version};
 
@@ -15,14 +15,14 @@ pub struct Held {
     pub files: u64,
     /// The number of these files that have no content.
     pub kept: u64,
-    /// The bytes of the files.
+    /// The bytes of the files' contents.
     pub content: u64,
     /// The bytes of the package.
     pub bytes: u64,
 }
 
-/// Reads a package to its end, and passes its events to `take`, with the decoder that describes them. After an
-/// error, the summary counts the files that were complete before the error.
+/// Reads a package to its end, and passes each event to `take`, together with the decoder. After an error, the summary
+/// counts the files that were complete before the error.
 pub fn read(
     package: &mut Flow,
     take: &mut dyn FnMut(&Decoder, Event<'_>) -> Result<(), PackageError>,

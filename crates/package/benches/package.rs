@@ -1,9 +1,9 @@
-//! Speed of packing and unpacking packages and archives in memory, by the protocol machines alone.
+//! Speed of packing and unpacking packages and archives in memory, by the protocol state machines without sockets.
 //!
-//! `cargo bench -p fathometer-package --bench package` packs groups of files of one size into memory that is
-//! already allocated, and unpacks them in pieces as a socket delivers them. The baseline copies the contents.
-//! Unpacking does not write contents, but computes and compares the checksums of version 2. A round takes some
-//! milliseconds. The fastest of many rounds is reported, because the others may have been interrupted.
+//! `cargo bench -p fathometer-package --bench package` packs groups of files of one size into memory that is already
+//! allocated, and unpacks them in pieces of the size that a socket delivers. The baseline copies the contents.
+//! Unpacking does not write contents, but computes and compares the checksums of version 2. A round takes a few
+//! milliseconds. The fastest of many rounds is reported, because others may have been interrupted.
 
 #![expect(
     clippy::disallowed_types,
@@ -17,15 +17,15 @@ use std::time::{Duration, Instant as Clock};
 use fathometer_package::archive::tar;
 use fathometer_package::{Decoder, Encoder, Entry, Event, Limits, Piece, Version};
 
-/// Bytes of all files of a group.
+/// The total size in bytes of the files in a group.
 const GROUP: usize = 32 << 20;
-/// Bytes that are read at once.
+/// The number of bytes read in one step.
 const PIECE: usize = 64 << 10;
-/// Measuring time for each figure.
+/// The measuring time for each figure.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 fn main() {
-    // Smoke runs of all benches are short.
+    // With `--test`, a bench only checks that it runs, so it is short.
     let short = std::env::args().any(|argument| argument == "--test");
     let patience = if short { Duration::ZERO } else { PATIENCE };
     println!("GB/s of content     4 kB files   16 kB  256 kB    1 MB");

@@ -1,14 +1,13 @@
-//! Checks of media types, entity tags and dates.
+//! Checks media types, entity tags and dates.
 //!
-//! The receiver turns them into fields of a message again, so they must not contain a character that ends a
-//! field.
+//! The receiver writes them into the fields of a message, so they must not contain a character that ends a field.
 
 use super::Entry;
 
 /// The last second that a date field can express: 31 December 9999, 23:59:59.
 const LAST_SECOND: u64 = 253_402_300_799;
 
-/// Whether the metadata of a file is valid in the fields of a response.
+/// Returns whether the metadata of a file is valid in the fields of a response.
 pub(super) fn metadata_fits(entry: &Entry) -> bool {
     let fits = |text: &Option<String>, check: fn(&[u8]) -> bool| {
         text.as_ref()
@@ -19,7 +18,7 @@ pub(super) fn metadata_fits(entry: &Entry) -> bool {
         && entry.last_modified.is_none_or(|date| date <= LAST_SECOND)
 }
 
-/// Checks for printable ASCII that neither begins nor ends with a space.
+/// Checks for printable ASCII that does not begin or end with a space.
 fn is_media_type(text: &[u8]) -> bool {
     let edge = |byte: Option<&u8>| byte.is_some_and(|&byte| byte != b' ');
     text.iter().all(|byte| matches!(byte, b' '..=b'~')) && edge(text.first()) && edge(text.last())

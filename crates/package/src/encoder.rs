@@ -1,4 +1,4 @@
-//! Writes a package, except the contents of its files.
+//! Writes a package, except for the contents of its files.
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -7,7 +7,7 @@ use super::layout::{self, END_LENGTH, HEADER_ONE, HEADER_TWO};
 use super::roll::SeenNames;
 use super::{Checksum, EncodeError, Entry, Limits, Version, checks, name};
 
-/// When this many bytes of heads are collected, the next head waits for the next piece.
+/// The number of collected bytes of heads at which the next head is left for the next piece.
 const BATCH: usize = 16 * 1024;
 
 /// Writes a package piece by piece.
@@ -47,7 +47,7 @@ pub struct Encoder {
     ascending: bool,
     /// Version 2: the number of files, if it is known in advance.
     counted: Option<u32>,
-    /// Files that have not been written.
+    /// Files that are not yet written.
     waiting: VecDeque<Entry>,
     /// Whether more files may be added.
     open: bool,
@@ -70,31 +70,31 @@ enum State {
 /// The content that is being written.
 #[derive(Debug, Clone, Default)]
 struct Content {
-    /// The bytes that must still follow; `None` if the size is unknown.
+    /// The remaining bytes; `None` if the size is unknown.
     left: Option<u64>,
-    /// The bytes that were written.
+    /// The number of bytes that were written.
     written: u64,
     ended: bool,
     given: Option<Checksum>,
     computed: crc32fast::Hasher,
 }
 
-/// What must be written next.
+/// The next part to write.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'e> {
-    /// These bytes, unchanged.
+    /// Bytes to write unchanged.
     Bytes(&'e [u8]),
     /// Content of a file, in any number of parts. Pass each part to [`Encoder::content`], or its length to
-    /// [`Encoder::content_passed`], and write it after the framing that the call returns.
+    /// [`Encoder::content_passed`]. Write the framing that the call returns, then the part.
     Content {
-        /// The file's index in the package, from 0.
+        /// The index of the file in the package, from 0.
         entry: usize,
-        /// The bytes that must still follow; `None`: any number until [`Encoder::end_of_content`].
+        /// The number of remaining bytes; `None`: any number until [`Encoder::end_of_content`].
         bytes: Option<u64>,
     },
 }
 
-/// The bytes before a part of the content: empty, or the length of a chunk.
+/// The bytes that precede a part of the content: empty, or the length of a chunk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Framing {
     bytes: [u8; 4],
@@ -110,7 +110,7 @@ impl Deref for Framing {
 }
 
 impl Encoder {
-    /// An encoder of a package of `entries`, in this order; critical files must come first. `limits` are the
+    /// Creates an encoder for a package of `entries`, in this order; critical files must come first. `limits` are the
     /// limits of the readers. Names, sizes and metadata are checked before anything is written.
     ///
     /// Version 1 omits metadata that it cannot express. It refuses files whose content could not be interpreted
@@ -139,14 +139,14 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// An encoder of a package of version 2 whose list of files is not complete yet: add files with
+    /// Creates an encoder for a package of version 2 whose list of files is not yet complete. Add files with
     /// [`push`](Encoder::push), then call [`finish`](Encoder::finish).
     pub fn open(limits: &Limits) -> Encoder {
         Encoder::with(Version::Two, false, None, limits)
     }
 
-    /// Like [`open`](Encoder::open), for files whose names ascend byte by byte, except the critical ones. A
-    /// reader does not store these names, so the package may have far more files.
+    /// Like [`open`](Encoder::open), for non-critical files whose names are in ascending byte order. A reader does not
+    /// store these names, so the package may have far more files.
     pub fn open_ascending(limits: &Limits) -> Encoder {
         Encoder::with(Version::Two, true, None, limits)
     }
@@ -183,22 +183,22 @@ impl Encoder {
         self.open = false;
     }
 
-    /// The length of the whole package in bytes; `None` if it is not known in advance.
+    /// Returns the length of the whole package in bytes; `None` if it is not known in advance.
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
-    /// The version that is written.
+    /// Returns the version that is written.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether all pieces have been returned.
+    /// Returns whether all pieces have been returned.
     pub fn is_complete(&self) -> bool {
         self.state == State::Complete
     }
 
-    /// The next piece to write. Each piece of bytes is returned once; a content is returned until it is
+    /// Returns the next piece to write. Each piece of bytes is returned once; a content is returned until it is
     /// complete.
     ///
     /// `None`: the package is complete, or the next file is not known yet while the list of files is
@@ -230,7 +230,7 @@ impl Encoder {
         (!self.buffer.is_empty()).then_some(Piece::Bytes(&self.buffer))
     }
 
-    /// Passes content that is about to be written. Returns the framing that must be written before it.
+    /// Passes content that will be written next. Returns the framing that must be written before it.
     pub fn content(&mut self, bytes: &[u8]) -> Result<Framing, EncodeError> {
         let framing = self.count(bytes.len() as u64)?;
         if self.version == Version::Two && self.content.given.is_none() {
@@ -240,7 +240,7 @@ impl Encoder {
     }
 
     /// Like [`content`](Encoder::content), for content that the caller writes without passing it to the encoder;
-    /// `bytes` is its length. In version 2, the file's checksum must then be given in advance.
+    /// `bytes` is its length. In version 2, the file's checksum must then be known in advance.
     pub fn content_passed(&mut self, bytes: u64) -> Result<Framing, EncodeError> {
         if self.version == Version::Two && self.content.given.is_none() {
             return Err(EncodeError::ChecksumUnknown);
@@ -248,13 +248,13 @@ impl Encoder {
         self.count(bytes)
     }
 
-    /// Whether the next content must be [passed](Encoder::content) to the encoder, because the checksum was not
-    /// given with the file.
+    /// Returns whether the next content must be [passed](Encoder::content) to the encoder, because the file's checksum
+    /// was not given.
     pub fn needs_content(&self) -> bool {
         self.version == Version::Two && self.state == State::Content && self.content.given.is_none()
     }
 
-    /// The checksum of the content that was passed, for the file that is being written or was written last.
+    /// Returns the checksum of the passed content, for the file that is being written or was written last.
     pub fn checksum(&self) -> Checksum {
         Checksum(self.content.computed.clone().finalize())
     }
@@ -314,7 +314,7 @@ impl Encoder {
         self.state = State::Between;
     }
 
-    /// Starts the next file, or ends the package. Returns whether it did one of these.
+    /// Starts the next file, or ends the package. Returns whether anything was written.
     fn next_file(&mut self) -> bool {
         let Some(entry) = self.waiting.pop_front() else {
             if self.open {
@@ -389,7 +389,7 @@ impl Content {
     }
 }
 
-/// Whether the names of the non-critical files ascend.
+/// Returns whether the names of the non-critical files ascend.
 fn others_ascend(entries: &[Entry]) -> bool {
     let others = || entries.iter().filter(|entry| !entry.critical);
     others()
@@ -397,7 +397,7 @@ fn others_ascend(entries: &[Entry]) -> bool {
         .all(|(one, next)| one.name < next.name)
 }
 
-/// The length of a package in bytes, if the sizes of all its files are known.
+/// Computes the length of a package in bytes, if the sizes of all its files are known.
 fn length(version: Version, entries: &[Entry]) -> Option<u64> {
     let mut total = match version {
         Version::One => HEADER_ONE as u64 + 4,

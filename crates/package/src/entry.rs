@@ -7,14 +7,13 @@ use fathometer_model::ContentCoding;
 /// A file of a package, without its content.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Entry {
-    /// The name of the file: see [`name::check`](super::name::check).
+    /// The name of the file; see [`name::check`](super::name::check).
     pub name: String,
-    /// The size of its content in the package, in bytes. `None` if the size is unknown until the content ends,
-    /// which requires version 2; a decoder sets the size then. The size of a kept file is 0.
+    /// The size of the file's content in the package, in bytes. `None` if the size is unknown until the content ends,
+    /// which requires version 2; a decoder then sets the size at the end. The size of a kept file is 0.
     pub size: Option<u64>,
-    /// The checksum of its content. For an encoder: the known checksum, or `None` if the encoder must compute
-    /// it. From a decoder: `None` until the file's end, and always in version 1, which has no checksums of
-    /// files.
+    /// The checksum of the file's content. For an encoder: the known checksum, or `None` if the encoder must compute
+    /// it. From a decoder: `None` until the file's end, and always in version 1, which has no checksums of files.
     pub checksum: Option<Checksum>,
     /// The value of `Content-Type`. Version 2.
     pub media_type: Option<String>,
@@ -22,23 +21,22 @@ pub struct Entry {
     pub etag: Option<String>,
     /// The time of `Last-Modified`, in seconds since 1970. Version 2.
     pub last_modified: Option<u64>,
-    /// The content coding of its content in the package. Version 2.
+    /// The content coding of the file in the package. Version 2.
     pub coding: Option<ContentCoding>,
-    /// Attributes for a file system.
+    /// The attributes of the file in a file system.
     pub attributes: Attributes,
     /// Whether the page cannot be shown without this file. Critical files come first. Version 2.
     pub critical: bool,
-    /// Whether the receiver already has this file in this state, so that no content follows. Such an entry has
-    /// an entity tag. Version 2.
+    /// Whether the receiver already has this file with this entity tag, so that no content follows. Version 2.
     pub kept: bool,
 }
 
-/// The CRC-32 of a content, as in zip, gzip and PNG.
+/// The CRC-32 of a content, as in ZIP, gzip and PNG.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Checksum(pub u32);
 
 impl Checksum {
-    /// The checksum of `content`.
+    /// Returns the checksum of `content`.
     pub fn of(content: &[u8]) -> Checksum {
         Checksum(crc32fast::hash(content))
     }
@@ -53,11 +51,11 @@ impl fmt::Display for Checksum {
 /// The paper's attributes of a file. By default a file is text, not executable, and writable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Attributes {
-    /// Not text.
+    /// Whether the file is not text.
     pub binary: bool,
-    /// Executable.
+    /// Whether the file is executable.
     pub executable: bool,
-    /// Not writable.
+    /// Whether the file is not writable.
     pub read_only: bool,
 }
 
@@ -66,7 +64,7 @@ impl Attributes {
         u8::from(self.binary) | u8::from(self.executable) << 1 | u8::from(self.read_only) << 2
     }
 
-    /// `None` if an undefined bit is set.
+    /// Reads the attributes from a byte; `None` if an undefined bit is set.
     pub(super) fn of_byte(byte: u8) -> Option<Attributes> {
         (byte < 8).then_some(Attributes {
             binary: byte & 1 != 0,

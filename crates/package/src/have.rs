@@ -1,7 +1,7 @@
-//! `Package-Have`: the files that a client has, which a package can then omit.
+//! `Package-Have`: the files that a client already has, so that a package can omit them.
 //!
 //! The field is a byte sequence (RFC 9651 section 3.3.5) of keys of eight bytes each, in ascending order. A key
-//! identifies a file in one state: it is the start of the SHA-256 of the name, a NUL and the entity tag.
+//! identifies a file in one state: it is the first part of the SHA-256 of the name, a NUL and the entity tag.
 
 use std::fmt;
 
@@ -12,14 +12,14 @@ use ring::digest;
 
 /// The length of a key in bytes.
 const LENGTH: usize = 8;
-/// The most keys in a field: more than fit into any request head that is accepted.
+/// The maximum number of keys in a field. Accepted request heads cannot contain more keys.
 const MOST_KEYS: usize = 16_384;
 
 /// The key of a file in one state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub [u8; LENGTH]);
 
-/// The key of the file `name` with the entity tag `etag`, including its quotation marks.
+/// Computes the key of the file `name` with the entity tag `etag`, including its quotation marks.
 pub fn key(name: &str, etag: &str) -> Key {
     let mut context = digest::Context::new(&digest::SHA256);
     for part in [name.as_bytes(), b"\0", etag.as_bytes()] {
@@ -33,16 +33,16 @@ pub fn key(name: &str, etag: &str) -> Key {
 /// The reason why a field's value is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum HaveError {
-    /// Not a byte sequence between colons.
+    /// The value is not a byte sequence between colons.
     #[error("the field is not a byte sequence")]
     NotBytes,
     /// The length is not a multiple of the length of a key.
     #[error("the field ends within a key")]
     PartOfKey,
-    /// Keys that do not ascend.
+    /// The keys do not ascend.
     #[error("the keys do not ascend")]
     OutOfOrder,
-    /// More keys than are accepted.
+    /// The field has more keys than are accepted.
     #[error("the field has too many keys")]
     TooMany,
 }
@@ -50,17 +50,17 @@ pub enum HaveError {
 /// The files that a client has.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Keys {
-    /// In ascending order, without duplicates.
+    /// The keys in ascending order, without duplicates.
     keys: Vec<Key>,
 }
 
 impl Keys {
-    /// No keys.
+    /// Creates an empty list of keys.
     pub const fn none() -> Keys {
         Keys { keys: Vec::new() }
     }
 
-    /// Parses the value of a field. A server treats an invalid value as no keys.
+    /// Parses the value of a field. A server treats an invalid value like an empty list.
     pub fn parse(value: &[u8]) -> Result<Keys, HaveError> {
         let text = match value.trim_ascii() {
             [b':', text @ .., b':'] => text,
@@ -82,22 +82,22 @@ impl Keys {
         })
     }
 
-    /// Whether the client has the file `name` in the state `etag`.
+    /// Returns whether the client has the file `name` in the state `etag`.
     pub fn contains(&self, name: &str, etag: &str) -> bool {
         !self.keys.is_empty() && self.keys.binary_search(&key(name, etag)).is_ok()
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The keys in ascending order.
+    /// Returns the keys in ascending order.
     pub fn as_slice(&self) -> &[Key] {
         &self.keys
     }
@@ -120,8 +120,8 @@ impl fmt::Display for Keys {
     }
 }
 
-/// Base64 (RFC 4648 section 4), written with padding. As RFC 9651 section 4.2.7 requires of parsers, padding
-/// may be missing, and the bits after the last byte may have any value.
+/// Base64 (RFC 4648 section 4), written with padding. Parsers must accept missing padding, and any value of the bits
+/// after the last byte (RFC 9651 section 4.2.7).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -183,7 +183,7 @@ mod tests {
             (":====:", HaveError::NotBytes),
             (":xcmAeWVeEOI=:;a=1", HaveError::NotBytes),
             (":xcmAeWVe:", HaveError::PartOfKey),
-            // A duplicate, and the example in descending order.
+            // The first value has a duplicate; the second is the example in descending order.
             (":xcmAeWVeEOLFyYB5ZV4Q4g==:", HaveError::OutOfOrder),
             (":3rHu7b6pvfTFyYB5ZV4Q4g==:", HaveError::OutOfOrder),
         ] {

@@ -1,4 +1,4 @@
-//! The layout of packages, and the writing of heads. All numbers are in network byte order.
+//! Defines the layout of packages, and writes headers and record heads. All numbers are in network byte order.
 
 use fathometer_model::ContentCoding;
 
@@ -37,7 +37,7 @@ pub(super) const SIZED: u8 = 4;
 /// Version 2, record: the last modification is stated.
 pub(super) const DATED: u8 = 8;
 
-/// The byte for a content coding in a record of version 2.
+/// Returns the byte for a content coding in a record of version 2.
 pub(super) const fn coding_byte(coding: Option<ContentCoding>) -> u8 {
     match coding {
         None => 0,
@@ -46,7 +46,7 @@ pub(super) const fn coding_byte(coding: Option<ContentCoding>) -> u8 {
     }
 }
 
-/// The content coding that a byte stands for; `None` if it is not defined.
+/// Returns the content coding for a byte; `None` if the byte is not defined.
 pub(super) const fn coding_of(byte: u8) -> Option<Option<ContentCoding>> {
     match byte {
         0 => Some(None),
@@ -91,7 +91,7 @@ pub(super) fn write_header(ascending: bool, files: Option<u32>, out: &mut Vec<u8
     seal(start, out);
 }
 
-/// Appends the head of a file's record. The lengths of its strings have been checked.
+/// Appends the head of a file's record. The caller has checked the lengths of the strings.
 pub(super) fn write_record(entry: &Entry, out: &mut Vec<u8>) {
     let start = out.len();
     let size = if entry.kept { None } else { entry.size };
@@ -119,7 +119,7 @@ pub(super) fn write_record(entry: &Entry, out: &mut Vec<u8>) {
     seal(start, out);
 }
 
-/// The length of the head of a file's record in bytes.
+/// Returns the length of the head of a file's record in bytes.
 pub(super) fn record_length(entry: &Entry) -> u64 {
     let numbers =
         u64::from(entry.size.is_some() && !entry.kept) + u64::from(entry.last_modified.is_some());
@@ -142,26 +142,26 @@ fn seal(start: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&checksum.to_be_bytes());
 }
 
-/// Whether the last four bytes are the checksum of the bytes before them.
+/// Returns whether the last four bytes are the checksum of the preceding bytes.
 pub(super) fn is_sealed(bytes: &[u8]) -> bool {
     bytes
         .split_last_chunk()
         .is_some_and(|(before, stated)| agree(u32::from_be_bytes(*stated), crc32fast::hash(before)))
 }
 
-/// Whether a stated checksum is accepted. In fuzzing, all checksums are accepted.
+/// Returns whether a stated checksum is accepted. In fuzzing, all checksums are accepted.
 pub(super) fn agree(stated: u32, computed: u32) -> bool {
     stated == computed || cfg!(feature = "fuzzing")
 }
 
-/// The number in the four bytes at `place`.
+/// Reads the number in the four bytes at `place`.
 pub(super) fn word(bytes: &[u8], place: usize) -> u32 {
     bytes[place..place + 4]
         .iter()
         .fold(0, |number, &byte| number << 8 | u32::from(byte))
 }
 
-/// The number in the eight bytes at `place`.
+/// Reads the number in the eight bytes at `place`.
 pub(super) fn long(bytes: &[u8], place: usize) -> u64 {
     u64::from(word(bytes, place)) << 32 | u64::from(word(bytes, place + 4))
 }
@@ -178,7 +178,7 @@ pub(super) struct Fixed {
 }
 
 impl Fixed {
-    /// The length of the whole head in bytes, including its checksum.
+    /// Returns the length of the whole head in bytes, including its checksum.
     pub(super) fn head(&self) -> usize {
         let numbers = (self.flags & (SIZED | DATED)).count_ones() as usize;
         FILE_FIXED + 8 * numbers + self.name + self.media_type + self.etag + 4

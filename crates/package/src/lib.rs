@@ -2,13 +2,12 @@
 //! tar and zip archives for comparison ([`archive`]). In an object package, each file is usable as soon as it
 //! has arrived.
 //!
-//! An [`Encoder`] produces a package except the contents of the files, and reads only the content that is
-//! passed to it. A [`Decoder`] reads a package in pieces of any length, and reports the start, the data and the
-//! end of each file as early as possible. Neither stores contents. Version 1 is the layout of the paper, with a
-//! table before all contents. In version 2, each file comes with its own metadata.
+//! An [`Encoder`] writes a package except for the contents of the files, and reads only the content that is passed to
+//! it. A [`Decoder`] reads a package in pieces of any length, and reports the start, the data and the end of each file
+//! as early as possible. Neither stores contents. Version 1 is the layout of the paper, with a table before all
+//! contents. In version 2, each file comes with its own metadata.
 //!
-//! This crate does not decide which files a package contains, where they are stored and who may receive them.
-//! It neither applies nor removes content codings.
+//! This crate does not select, store or protect the files of a package. It does not apply or remove content codings.
 
 pub mod archive;
 mod checks;
@@ -48,7 +47,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// The version number in the header.
+    /// Returns the version number in the header.
     pub const fn number(self) -> u8 {
         match self {
             Version::One => 1,
@@ -56,7 +55,7 @@ impl Version {
         }
     }
 
-    /// The version with this number in the header.
+    /// Returns the version with this number in the header.
     pub const fn of_number(number: u8) -> Option<Version> {
         match number {
             1 => Some(Version::One),
@@ -65,7 +64,7 @@ impl Version {
         }
     }
 
-    /// `Content-Type` of a package of this version.
+    /// Returns the `Content-Type` of a package of this version.
     pub const fn content_type(self) -> &'static str {
         match self {
             Version::One => "application/vnd.fathometer.object-package;version=1",

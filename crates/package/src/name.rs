@@ -1,41 +1,41 @@
 //! The names of files in packages.
 //!
-//! A name is the path of a file within a site or a folder, without a leading slash. It never leads out of the
-//! site or folder. Names are compared byte by byte, without decoding or normalisation. Code that removes
+//! A name is the path of a file within a site or a folder, without a leading slash. The name cannot refer to a file
+//! outside the site or folder. Names are compared byte by byte, without decoding or normalisation. Code that removes
 //! percent-encoding before it creates a file must check the result.
 
 /// The reason why a name is invalid. The message continues "a name …".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NameError {
-    /// It is empty.
+    /// The name is empty.
     #[error("is empty")]
     Empty,
-    /// Not UTF-8.
+    /// The name is not UTF-8.
     #[error("is not UTF-8")]
     NotUtf8,
-    /// A control character, including NUL and DEL.
+    /// The name has a control character, which may be NUL or DEL.
     #[error("has a control character")]
     Control,
-    /// A backslash, which some systems treat as a slash.
+    /// The name has a backslash, which some systems treat as a slash.
     #[error("has a backslash")]
     Backslash,
-    /// A leading slash: an absolute path.
+    /// The name begins with a slash, so it is an absolute path.
     #[error("begins with a slash")]
     Absolute,
-    /// A slash at the end, or two consecutive slashes.
+    /// The name ends with a slash, or has two consecutive slashes.
     #[error("has an empty segment")]
     EmptySegment,
-    /// A segment `.` or `..`, percent-encoded or not.
+    /// The name has a segment `.` or `..`, possibly percent-encoded.
     #[error("has a segment of dots only")]
     DotSegment,
-    /// A colon in the first segment, which would then be a scheme or a drive.
+    /// The first segment has a colon, so that it could be read as a scheme or a drive.
     #[error("has a colon in its first segment")]
     Scheme,
 }
 
 /// Checks `name` and returns it as text.
 ///
-/// Its length is not checked here; see [`Limits`](super::Limits).
+/// The length is not checked here; see [`Limits`](super::Limits).
 pub fn check(name: &[u8]) -> Result<&str, NameError> {
     let text = std::str::from_utf8(name).map_err(|_| NameError::NotUtf8)?;
     if text.is_empty() {
@@ -58,14 +58,14 @@ pub fn check(name: &[u8]) -> Result<&str, NameError> {
     if text.contains('\\') {
         return Err(NameError::Backslash);
     }
-    // C0, DEL, and C1, which takes two bytes in UTF-8.
+    // Control characters are C0, DEL, and C1, which takes two bytes in UTF-8.
     if text.chars().any(char::is_control) {
         return Err(NameError::Control);
     }
     Ok(text)
 }
 
-/// Whether a segment is `.` or `..`, where any dot may be written as `%2e`: clients treat these as equal when
+/// Returns whether a segment is `.` or `..`. A dot may be written as `%2e`, because clients treat these as equal when
 /// they resolve a reference.
 fn is_dots(segment: &[u8]) -> bool {
     let mut rest = segment;

@@ -1,4 +1,4 @@
-//! The names seen so far: detects duplicates in bounded memory.
+//! Stores the names of a package's files, and detects duplicates with limited memory.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +15,12 @@ pub(super) enum Refusal {
     CriticalLate,
 }
 
-/// The files of a package so far.
+/// The files of a package until now.
 ///
-/// If names ascend, only the last name is stored. Otherwise 64 bits of each name are stored. With 16 384
-/// different names, two names collide in about one of 10^11 packages. The collision is deterministic: it is the
-/// same for the writer and the reader. The names are in a tree and not in a hash table, because an attacker
-/// could choose names that collide in a hash table.
+/// If names ascend, only the last name is stored. Otherwise 64 bits of each name are stored. With 16 384 different
+/// names, two names collide in about one of 10^11 packages. Collisions are deterministic, so they are the same for the
+/// writer and the reader. The names are in a tree and not in a hash table, for which an attacker could choose names
+/// that collide.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SeenNames {
     seen: BTreeSet<u64>,
@@ -31,8 +31,8 @@ pub(super) struct SeenNames {
 }
 
 impl SeenNames {
-    /// An empty list. The names of non-critical files must ascend if `ascending` is set; otherwise they are in
-    /// any order.
+    /// Creates an empty list. If `ascending` is set, the names of non-critical files must ascend; otherwise they may
+    /// have any order.
     pub(super) fn new(ascending: bool) -> SeenNames {
         SeenNames {
             ascending,
@@ -40,7 +40,7 @@ impl SeenNames {
         }
     }
 
-    /// The number of files in the list.
+    /// Returns the number of files in the list.
     pub(super) fn files(&self) -> u32 {
         self.files
     }
@@ -84,7 +84,7 @@ impl SeenNames {
         Ok(())
     }
 
-    /// Drops the names. No further file is added.
+    /// Removes the names. No further file is added.
     pub(super) fn close(&mut self) {
         self.seen = BTreeSet::new();
     }
@@ -115,7 +115,7 @@ mod tests {
         for name in ["y", "x", "z"] {
             assert_eq!(roll.admit(name, true, &limits), Ok(()));
         }
-        // Three names are stored; ascending names take no memory.
+        // Three names can be stored; ascending names need no memory.
         for (name, admitted) in [
             ("a", Ok(())),
             ("b", Ok(())),

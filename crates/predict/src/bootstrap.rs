@@ -1,8 +1,9 @@
 //! The bootstrap: networks fitted to resampled readings, for the prediction intervals.
 //!
-//! For each draw, the replicates of each load are drawn with replacement, the assumed share of wake-ups is drawn from its
-//! prior distribution, and the network is fitted again. The laws that pass the check are used in proportion to their Akaike
-//! weights (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 9 and 25).
+//! For each bootstrap sample, the replicates of each load are drawn with replacement. The assumed share of wake-ups is
+//! drawn from its prior distribution, and the network is fitted again. The laws that pass the check are used in
+//! proportion to their Akaike weights (Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, chapters 9 and
+//! 25).
 
 use std::slice;
 
@@ -18,13 +19,13 @@ use crate::law::{
 use crate::network::Fitted;
 use crate::series::{Batches, FitData, Load, Reading, Series};
 
-/// A network fitted to resampled readings, and the standard normal deviate of the draw's noise.
+/// A bootstrap sample: a network fitted to resampled readings, and the standard normal deviate of the sample's noise.
 pub(crate) struct Draw {
     pub(crate) fitted: Fitted,
     pub(crate) normal: f64,
 }
 
-/// Returns the draws of the bootstrap.
+/// Returns the bootstrap samples.
 pub(crate) fn draws(
     model: &Model,
     data: &FitData,
@@ -49,11 +50,11 @@ pub(crate) fn draws(
                 })
             }),
         };
-        // The prior is uncertain too: the assumed share is drawn with its own deviation, as the readings are (randomised
-        // maximum likelihood; Oliver, He and Reynolds, 1996).
+        // The prior is uncertain, too. Each sample therefore draws the assumed share as well as the readings
+        // (randomised maximum likelihood; Oliver, He and Reynolds, 1996).
         let assumed = WAKE_UP_SHARE + WAKE_UP_DEVIATION * normal_quantile(own.uniform(ASSUMED));
         let kind = kind_at(&model.accepted, share);
-        // If the readings of a draw do not determine the law, the law of all readings is used.
+        // If the readings of a sample do not determine the law, the law of all readings is used.
         let mut fitted = match Fitted::of(kind, &resampled, series, assumed)? {
             Some(fitted) => fitted,
             None => model.exact.clone(),
@@ -64,7 +65,7 @@ pub(crate) fn draws(
             normal: normal_quantile(share),
         });
     }
-    // The noise is stratified. Shuffle it, because its order must not follow the order of the laws.
+    // The noise is stratified. Shuffles the noise, because its order must not follow the order of the laws.
     for place in (1..draws.len()).rev() {
         let other = (seed.uniform(place as u64) * (place + 1) as f64) as usize;
         let (one, two) = (draws[place].normal, draws[other].normal);
@@ -74,8 +75,8 @@ pub(crate) fn draws(
     Ok(draws)
 }
 
-/// The model discrepancy of a draw, for queues that are longer than the measured queues. `None` if there are bursts, because
-/// bursts show the processor time of a saturated server.
+/// Draws the model discrepancy of a sample, for queues that are longer than the measured queues. `None` if there are
+/// bursts, because bursts show the CPU time of a saturated server.
 fn discrepancy(exact: &Fitted, data: &FitData, seed: Seed) -> Option<Discrepancy> {
     let normal = normal_quantile(seed.stream("discrepancy").uniform(0));
     data.bursts.is_empty().then(|| Discrepancy {
@@ -88,11 +89,11 @@ fn discrepancy(exact: &Fitted, data: &FitData, seed: Seed) -> Option<Discrepancy
     })
 }
 
-/// The index of the random number for the assumed share. The indices for readings count up from 0, those for loads down from
-/// this index.
+/// The index of the random number for the assumed share. The indices for readings count up from 0, and the indices for
+/// loads count down from this index.
 const ASSUMED: u64 = u64::MAX;
 
-/// The law of a draw: the share of draws of each law is its weight.
+/// Returns the law of a sample. Each law is used in a share of the samples that equals its weight.
 fn kind_at(accepted: &[(LawKind, f64)], share: f64) -> LawKind {
     let mut sum = 0.0;
     let within = accepted.iter().find(|(_, weight)| {
@@ -104,7 +105,7 @@ fn kind_at(accepted: &[(LawKind, f64)], share: f64) -> LawKind {
 
 /// Draws readings with replacement, load by load. Their deviations from the mean are multiplied by the root of n/(n-1),
 /// because the bootstrap underestimates the deviation of few values. `doubt` is an additional relative deviation of the
-/// processor times of a load.
+/// CPU times of a load.
 fn resampled(loads: &[Load], seed: Seed, doubt: f64) -> Vec<Load> {
     let mut counter = 0;
     let each = loads.iter().enumerate().map(|(place, load)| {

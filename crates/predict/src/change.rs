@@ -1,4 +1,4 @@
-//! The change of throughput and mean latency when a system changes, with the draws of its interval.
+//! The change of throughput and mean latency when a system changes, with the bootstrap samples of its interval.
 
 use fathometer_queueing::Seconds;
 
@@ -29,11 +29,11 @@ pub(crate) type Ratios = [f64; 2];
 pub(crate) struct RelativeChange {
     /// The prediction.
     pub(crate) ratios: Ratios,
-    /// The draws of its interval, in the order of the model's draws.
+    /// The changes by bootstrap sample, in the order of the model's samples.
     pub(crate) drawn: Vec<Ratios>,
 }
 
-/// A fitted model with its draws.
+/// A fitted model with its bootstrap samples.
 #[derive(Clone, Copy)]
 pub(crate) struct Predictor<'a> {
     pub(crate) series: &'a Series,
@@ -43,7 +43,7 @@ pub(crate) struct Predictor<'a> {
 }
 
 impl Predictor<'_> {
-    /// The change from one system to another. Both are simulated with the same random numbers.
+    /// Returns the change from one system to another. Both are simulated with the same random numbers.
     ///
     /// # Errors
     /// When a number of users is out of range.
@@ -78,8 +78,8 @@ impl Predictor<'_> {
         };
         let assumed = exact(&self.model.exact)?;
         let mut drawn = Vec::new();
-        // The fitted loads do not distinguish the variations of the processor time, so each of them is assumed by the same
-        // number of draws. A draw changes a ratio by the same factor as in the exact solution.
+        // The fitted loads do not distinguish the variations of the CPU time, so each variation is used in the same
+        // number of samples. A sample changes a ratio by the same factor as in the exact solution.
         for (draw, ratios) in self.draws.iter().zip(ratios.iter().cycle()) {
             let found = exact(&draw.fitted)?;
             drawn.push([0, 1].map(|part| ratios[part] * found[part] / assumed[part]));
@@ -90,8 +90,8 @@ impl Predictor<'_> {
         })
     }
 
-    /// The figures of a system, with each variation of the processor time that the fitted loads allow. The first is that of
-    /// the model.
+    /// Returns the figures of a system, for each variation of the CPU time that fits the loads. The first variation is
+    /// the model's variation.
     fn points(&self, system: &System) -> Result<Vec<Point>, PredictError> {
         let model = self.with_round_trip(system.round_trip);
         let System {
@@ -103,7 +103,7 @@ impl Predictor<'_> {
         Ok(points)
     }
 
-    /// The model with the round-trip time multiplied by a factor.
+    /// Returns the model with the round-trip time multiplied by a factor.
     fn with_round_trip(&self, factor: f64) -> Model {
         let mut model = self.model.clone();
         model.exact = self.stretched(&model.exact, &model.shape, factor);
@@ -118,7 +118,8 @@ impl Predictor<'_> {
         model
     }
 
-    /// A network with the round-trip time multiplied by a factor. The delay contains the round trips of the exchange.
+    /// Returns a network with the round-trip time multiplied by a factor. The delay contains the round trips of the
+    /// exchange.
     fn stretched(&self, fitted: &Fitted, shape: &Shape, factor: f64) -> Fitted {
         let trip = self.series.round_trip.unwrap_or(Seconds(0.0));
         let trips = shape.mean_rounds() * trip.0 + shape.mean_further().0;

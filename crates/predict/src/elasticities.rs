@@ -1,10 +1,11 @@
-//! Predicted elasticities beside those that `fathometer bottleneck` measured.
+//! Predicted elasticities, next to the elasticities that `fathometer bottleneck` measured.
 //!
 //! The elasticity of throughput X to a limit L is ln(X′/X) / ln *f* for a step that multiplies the limit by *f*
-//! ([`fathometer_analysis::bottleneck`]). The model predicts X and X′, with the step that was measured. All elasticities are to
-//! relief: a positive elasticity of throughput means that relief helps.
+//! ([`fathometer_analysis::bottleneck`]). The model predicts X and X′ for the measured step. All elasticities are to
+//! relief: a positive elasticity of throughput means that relief increases the throughput.
 //!
-//! The interval of a prediction is that of the model alone. The noise of replicates is in the interval of the measurement.
+//! The interval of a prediction covers only the uncertainty of the model. The interval of the measurement covers the
+//! noise of replicates.
 
 use fathometer_analysis::bottleneck::{Elasticity, Resource, Response};
 use fathometer_analysis::statistics::Estimate;
@@ -42,7 +43,7 @@ pub struct Elasticities {
     pub measured_setup: String,
     /// The number of users.
     pub users: u32,
-    /// The server's processor, in cores.
+    /// The server's CPU capacity, in cores.
     pub cores: f64,
     /// Whether the model was fitted to another quota.
     pub has_other_quota: bool,
@@ -67,7 +68,7 @@ pub struct StepRow {
     pub mean: Option<Figure>,
     /// The measured elasticity of mean latency.
     pub mean_measured: Estimate,
-    /// The reason why nothing is predicted.
+    /// The reason why there is no prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_predicted: Option<String>,
 }
@@ -122,7 +123,7 @@ struct Steps<'a> {
     predictor: Predictor<'a>,
     data: &'a FitData,
     users: u32,
-    /// The quota of the measurement, as a factor of the series' quota.
+    /// The quota of the measurement, divided by the quota of the series.
     quota: f64,
 }
 
@@ -159,7 +160,7 @@ impl Steps<'_> {
         })
     }
 
-    /// The system after a step, or the reason why the model cannot predict it.
+    /// Returns the system after a step, or the reason why the model cannot predict it.
     fn changed(&self, resource: Resource, factor: f64) -> Result<System, String> {
         let mut changed = self.unchanged();
         let series = self.predictor.series;
@@ -191,12 +192,12 @@ impl Steps<'_> {
             }
             Resource::RoundTrip if series.round_trip.is_some() => changed.round_trip = factor,
             Resource::RoundTrip => return Err("the round-trip time is unknown".into()),
-            _ => return Err("the model does not contain it".into()),
+            _ => return Err("the model does not contain this limit".into()),
         }
         Ok(changed)
     }
 
-    /// The elasticities of throughput and of mean latency.
+    /// Returns the elasticities of throughput and of mean latency.
     fn predicted(&self, changed: &System, relief: f64) -> Result<[Figure; 2], PredictError> {
         let found = self.predictor.change(&self.unchanged(), changed)?;
         let elasticity = |ratio: f64| ratio.ln() / relief;

@@ -41,7 +41,7 @@ pub struct Model {
     pub quota: Option<QuotaTimes>,
     /// How latency varies between exchanges.
     pub shape: Shape,
-    /// Networks with larger variations of the processor time that also fit the mean latencies of the fitted loads. They widen
+    /// Networks with larger variations of the CPU time that also fit the mean latencies of the fitted loads. They widen
     /// the intervals. Empty without a quota.
     pub larger_variations: Vec<(Fitted, Shape)>,
     /// The seed of the simulations for the fit.
@@ -50,7 +50,7 @@ pub struct Model {
     pub accepted: Vec<(LawKind, f64)>,
     /// The reasons why other laws were rejected.
     pub rejected: Vec<String>,
-    /// The residual of the processor time.
+    /// The residual of the CPU time.
     pub busy: Residual,
     /// The residual of the throughput.
     pub throughput: Residual,
@@ -65,7 +65,7 @@ pub struct Point {
     pub throughput: PerSecond,
     /// The mean latency.
     pub response: Seconds,
-    /// The processor time of an exchange.
+    /// The CPU time of an exchange.
     pub demand: Seconds,
     /// The exact solution, in which a quota is a slower processor and workers are a flow-equivalent server.
     pub exact: Solution,
@@ -73,7 +73,7 @@ pub struct Point {
     pub simulated: SimulationResult,
 }
 
-/// The minimum number of loads for which noise may explain a deviation. With fewer loads, a processor time that falls with
+/// The minimum number of loads for which noise may explain a deviation. With fewer loads, a CPU time that falls with
 /// the load cannot be distinguished from noise.
 const TREND_LOADS: usize = 3;
 
@@ -89,8 +89,7 @@ impl Model {
     pub fn choose(data: &FitData, series: &Series, seed: Seed) -> Result<Model, PredictError> {
         if !series.has_processor_time {
             return Err(PredictError::NoModel(
-                "the results have no processor time of the server: measure with --probe PID"
-                    .to_owned(),
+                "the results have no CPU time of the server: measure with --probe PID".to_owned(),
             ));
         }
         let mut passing: Vec<Model> = Vec::new();
@@ -108,7 +107,7 @@ impl Model {
                 rejected.join("; "),
                 match data.loads.len() {
                     ..TREND_LOADS => "measure at least 3 different numbers of users below the knee",
-                    _ => "the processor time per exchange is not a smooth function of the load",
+                    _ => "the CPU time per exchange is not a smooth function of the load",
                 }
             )));
         };
@@ -129,7 +128,7 @@ impl Model {
         self.fitted.misfit + 2.0 * self.fitted.law.parameters() as f64
     }
 
-    /// The predicted figures for a number of users.
+    /// Returns the predicted figures for a number of users.
     ///
     /// # Errors
     /// When the number of users is out of range.
@@ -143,7 +142,7 @@ impl Model {
         self.with(&self.fitted, &self.shape, scenario, users, exchanges, seed)
     }
 
-    /// The figures with each of the larger variations of the processor time.
+    /// Returns the predicted figures for each of the larger variations of the CPU time.
     ///
     /// # Errors
     /// When the number of users is out of range.
@@ -193,7 +192,7 @@ impl Model {
         })
     }
 
-    /// The simulation of a fitted load, with its measured processor time.
+    /// Returns the simulation of a fitted load, with its measured CPU time.
     ///
     /// # Errors
     /// When the load cannot be simulated.
@@ -207,7 +206,7 @@ impl Model {
         run.at(&self.fitted, &Scenario::default(), load.users, demand(load))
     }
 
-    /// The deviations of the loads' throughput and mean latency from the network, as shares.
+    /// Returns the deviations of the loads' throughput and mean latency from the network, as shares.
     fn deviations(&self, loads: &[Load], seed: Seed) -> Result<(f64, f64), PredictError> {
         let (mut rates, mut times) = (0.0, 0.0);
         for load in loads {
@@ -220,10 +219,10 @@ impl Model {
     }
 }
 
-/// The difference between sums of squared deviations of the mean latencies that noise may cause: the square of the standard
-/// error of a load (the one-standard-error rule; Breiman and others, "Classification and Regression Trees", 1984, 3.4.3). It
-/// is at least 1 %, a judgement: not all processor time of an exchange is part of its latency, because a server also works
-/// after it has sent the response.
+/// Returns the difference that noise may cause between two sums of squared deviations of the mean latencies: the square
+/// of a load's standard error (the one-standard-error rule; Breiman and others, "Classification and Regression Trees",
+/// 1984, 3.4.3). The standard error is at least 1 % (a judgement): a server also works after it has sent the response,
+/// and this CPU time is not part of the latency.
 fn noise_of_response(loads: &[Load]) -> f64 {
     let readings: usize = loads.iter().map(|load| load.readings.len()).sum();
     let each = (readings as f64 / loads.len() as f64).sqrt();
@@ -231,7 +230,7 @@ fn noise_of_response(loads: &[Load]) -> f64 {
     error.max(0.01).powi(2)
 }
 
-/// The network with a law of this kind, or the reason why it does not pass the check.
+/// Returns the network with a law of this kind, or the reason why it does not pass the check.
 fn checked(
     kind: LawKind,
     data: &FitData,
@@ -314,7 +313,7 @@ fn checked(
     };
     (model.throughput.found, model.response.found) = model.deviations(loads, seed)?;
     let checks = [
-        ("processor time", model.busy),
+        ("CPU time", model.busy),
         ("throughput", model.throughput),
         ("mean latency", model.response),
     ];
@@ -322,7 +321,7 @@ fn checked(
     Ok(match failed {
         None => Ok(model),
         Some((what, residual)) => Err(format!(
-            "the {what} deviates by {:.0} %, and {:.0} % is accepted",
+            "the {what} deviates by {:.0} %; at most {:.0} % is accepted",
             100.0 * residual.found,
             100.0 * residual.limit
         )),

@@ -1,4 +1,4 @@
-//! The processor time of an exchange as a function of the load.
+//! The CPU time of an exchange as a function of the load.
 //!
 //! The utilisation law gives the service demand: busy cores divided by throughput (Lazowska and others, "Quantitative System
 //! Performance", 1984, 3.3). The demand often falls with the load, because exchanges that are present at the same time share
@@ -9,7 +9,7 @@
 //! busy cores = X (D + w q) + B q,   q = 1 / (1 + Q)
 //! ```
 //!
-//! A single exchange (Q = 0) needs the processor time D + w, an exchange among many needs D. In an open queue with exponential
+//! A single exchange (Q = 0) needs the CPU time D + w, an exchange among many needs D. In an open queue with exponential
 //! times, q = 1 - u (u is the utilisation). This is a queue with set-up times: only an exchange that finds the server idle has
 //! a set-up time (Welch, "On a generalized M/G/1 queuing process in which the first customer of each busy period receives
 //! exceptional service", Operations Research 12, 1964). B is background work in idle time.
@@ -40,7 +40,7 @@ pub enum Presence {
 }
 
 impl Presence {
-    /// The mean of a function of Q over the exchanges.
+    /// Returns the mean of a function of Q over the exchanges.
     fn mean(self, figure: impl Fn(f64) -> f64) -> f64 {
         match self {
             Presence::Steady(queue) => figure(queue),
@@ -74,21 +74,21 @@ impl Presence {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "law")]
 pub enum Law {
-    /// Each exchange needs the same processor time.
+    /// Each exchange needs the same CPU time.
     Constant {
-        /// The processor time of an exchange, in seconds.
+        /// The CPU time of an exchange, in seconds.
         demand_s: f64,
     },
     /// Exchanges share wake-ups.
     WakeUps {
-        /// The processor time of an exchange among many, in seconds: D.
+        /// The CPU time of an exchange among many, in seconds: D.
         demand_s: f64,
-        /// The additional processor time of a single exchange, in seconds: w.
+        /// The additional CPU time of a single exchange, in seconds: w.
         wake_up_s: f64,
         /// The number of cores that are busy without load: B.
         background_cores: f64,
     },
-    /// The measured processor times, interpolated linearly in the logarithm of 1 + Q between the loads, and constant beyond
+    /// The measured CPU times, interpolated linearly in the logarithm of 1 + Q between the loads, and constant beyond
     /// them: mean value analysis with service demands that vary with the load (MVASD: Kattepur and Nambiar, "Performance
     /// modeling of multi-tiered web applications with varying service demands", IPDPS workshops, 2015).
     Interpolated {
@@ -97,12 +97,12 @@ pub enum Law {
     },
 }
 
-/// The processor time of an exchange at a load.
+/// The CPU time of an exchange at a load.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MeasuredDemand {
     /// The mean number of exchanges at a core: Q.
     pub queue: f64,
-    /// The processor time of an exchange, in seconds.
+    /// The CPU time of an exchange, in seconds.
     pub demand_s: f64,
 }
 
@@ -133,8 +133,9 @@ const STEPS: u32 = 95;
 /// workloads of almeida96, fitted to loads up to 60 % of the highest throughput).
 pub const DISCREPANCY_DEVIATION: f64 = 0.2;
 
-/// The model discrepancy: a factor between the true processor time and the law, for queues that are longer than those of the
-/// fitted loads. The factor grows with the share of a wake-up that is shared there, but not in the fitted loads.
+/// The model discrepancy: a factor between the true CPU time and the law, for queues that are longer than in the fitted
+/// loads. The factor grows with the part of a wake-up that exchanges share in these queues, but not in the fitted
+/// loads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Discrepancy {
     /// The largest mean number of exchanges at a core in the fitted loads.
@@ -144,13 +145,13 @@ pub(crate) struct Discrepancy {
 }
 
 impl Discrepancy {
-    /// The factor of the processor time if `queue` exchanges are at a core.
+    /// Returns the factor of the CPU time if `queue` exchanges are at a core.
     pub(crate) fn factor(&self, queue: f64) -> f64 {
         let unseen = alone(self.seen) - alone(queue);
         (self.log * unseen.max(0.0)).exp()
     }
 
-    /// The smallest and the largest factor.
+    /// The smallest and the largest factor of the CPU time.
     pub(crate) fn range(&self) -> (f64, f64) {
         let last = self.factor(f64::INFINITY);
         (last.min(1.0), last.max(1.0))
@@ -167,8 +168,8 @@ pub struct LawFit {
 }
 
 impl LawKind {
-    /// The kinds that a fit tries, the simplest first. Interpolation needs bursts, because only bursts have the long queues of
-    /// a saturated server.
+    /// Returns the kinds that a fit tries, the simplest first. Interpolation needs bursts, because only bursts have the
+    /// long queues of a saturated server.
     pub fn tried(has_bursts: bool) -> &'static [LawKind] {
         match has_bursts {
             false => &[LawKind::Constant, LawKind::WakeUps],
@@ -187,9 +188,9 @@ impl LawKind {
     /// The name of the kind in a sentence.
     pub fn words(self) -> &'static str {
         match self {
-            LawKind::Constant => "constant processor time per exchange",
-            LawKind::WakeUps => "processor time with wake-ups that exchanges share",
-            LawKind::Interpolated => "processor time interpolated between the loads",
+            LawKind::Constant => "constant CPU time per exchange",
+            LawKind::WakeUps => "CPU time with wake-ups that exchanges share",
+            LawKind::Interpolated => "CPU time interpolated between the loads",
         }
     }
 
@@ -265,12 +266,12 @@ struct Point {
     busy: f64,
 }
 
-/// The share of a wake-up that counts for an exchange if `queue` exchanges are at its core.
+/// Returns the share of a wake-up that counts for an exchange if `queue` exchanges are at its core.
 fn alone(queue: f64) -> f64 {
     1.0 / (1.0 + queue)
 }
 
-/// The processor time, interpolated between the loads. There must be at least one load.
+/// Returns the CPU time, interpolated between the loads. There must be at least one load.
 fn interpolated(points: &[MeasuredDemand], queue: f64) -> f64 {
     let scale = |queue: f64| queue.ln_1p();
     let after = points.partition_point(|point| point.queue <= queue);
@@ -284,7 +285,7 @@ fn interpolated(points: &[MeasuredDemand], queue: f64) -> f64 {
 }
 
 /// Fits the law of wake-ups with a given share w / (D + w): least squares of the relative deviations, with the background
-/// work and the processor time of a single exchange as parameters. The background work is not negative.
+/// work and the CPU time of a single exchange as parameters. The background work is not negative.
 fn with_share(share: f64, points: &[Point]) -> Option<Law> {
     let (mut bb, mut be, mut ee, mut b, mut e) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for point in points {
@@ -314,20 +315,20 @@ fn with_share(share: f64, points: &[Point]) -> Option<Law> {
     })
 }
 
-/// The relative standard deviation of a load's processor time that a fit assumes.
+/// Returns the relative standard deviation of a load's CPU time that a fit assumes.
 fn deviation(loads: &[Load]) -> f64 {
     let demand = |reading: &Reading| reading.busy / reading.throughput.0;
     ACCEPTED.max(pooled_deviation(loads, demand) / readings_each(loads).sqrt())
 }
 
-/// The part of [`deviation`] that resampling the readings does not produce.
+/// Returns the part of [`deviation`] that resampling the readings does not produce.
 pub(crate) fn doubt(loads: &[Load]) -> f64 {
     let demand = |reading: &Reading| reading.busy / reading.throughput.0;
     let noise = pooled_deviation(loads, demand) / readings_each(loads).sqrt();
     (ACCEPTED.powi(2) - noise.powi(2)).max(0.0).sqrt()
 }
 
-/// The mean number of readings of a load, at least one.
+/// Returns the mean number of readings of a load, at least one.
 fn readings_each(loads: &[Load]) -> f64 {
     let readings: usize = loads.iter().map(|load| load.readings.len()).sum();
     (readings as f64 / loads.len().max(1) as f64).max(1.0)
@@ -352,7 +353,7 @@ impl Law {
         }
     }
 
-    /// The number of busy cores at a throughput and a mean number of exchanges at a core.
+    /// Returns the number of busy cores at a throughput and a mean number of exchanges at a core.
     pub fn busy(&self, rate: PerSecond, queue: f64) -> f64 {
         match self {
             Law::Constant { demand_s } => rate.0 * demand_s,
@@ -365,7 +366,7 @@ impl Law {
         }
     }
 
-    /// The shortest processor time of an exchange: that among infinitely many exchanges, or the shortest measured time.
+    /// The shortest CPU time of an exchange: the time among infinitely many exchanges, or the shortest measured time.
     pub fn least(&self) -> Seconds {
         match self {
             Law::Constant { demand_s } | Law::WakeUps { demand_s, .. } => Seconds(*demand_s),
@@ -376,7 +377,7 @@ impl Law {
         }
     }
 
-    /// The longest processor time of an exchange at throughputs from `lowest`, the lowest measured throughput, up.
+    /// Returns the longest CPU time of an exchange at throughputs of at least `lowest`, the lowest measured throughput.
     pub(crate) fn most(&self, lowest: PerSecond) -> Seconds {
         match self {
             Law::Constant { .. } | Law::WakeUps { .. } => self.demand(lowest, 0.0),
@@ -387,13 +388,13 @@ impl Law {
         }
     }
 
-    /// The processor time of an exchange.
+    /// Returns the CPU time of an exchange.
     pub fn demand(&self, rate: PerSecond, queue: f64) -> Seconds {
         Seconds(self.busy(rate, queue) / rate.0)
     }
 
-    /// The expected processor time of an exchange of a load. For a batch it is the mean over its exchanges, without background
-    /// work.
+    /// Returns the expected CPU time of an exchange of a load. For a batch it is the mean over its exchanges, without
+    /// background work.
     fn expected(&self, rate: PerSecond, presence: Presence) -> Seconds {
         match (presence, self) {
             (Presence::Steady(queue), _) => self.demand(rate, queue),
@@ -411,8 +412,8 @@ impl Law {
         }
     }
 
-    /// The relative deviation of the loads from the law: the root of the sum of squares divided by the degrees of freedom;
-    /// `None` if there are none. An interpolation fits the loads exactly.
+    /// Returns the relative deviation of the loads from the law: the root of the sum of squares divided by the degrees
+    /// of freedom; `None` if there are no degrees of freedom. An interpolation fits the loads exactly.
     pub fn residual(&self, loads: &[Load], presences: &[Presence]) -> Option<f64> {
         if self.kind() == LawKind::Interpolated {
             return Some(0.0);
@@ -433,10 +434,10 @@ impl Law {
 
 /// A residual is accepted up to this share, or up to [`NOISE`] standard errors of the replicates.
 pub(crate) const ACCEPTED: f64 = 0.05;
-/// See [`ACCEPTED`].
+/// The largest accepted residual, in standard errors; see [`ACCEPTED`].
 pub(crate) const NOISE: f64 = 2.5;
 
-/// The largest accepted residual of a figure of these loads.
+/// Returns the largest accepted residual of a figure of these loads.
 pub(crate) fn limit(loads: &[Load], figure: impl Fn(&Reading) -> f64) -> f64 {
     ACCEPTED.max(NOISE * pooled_deviation(loads, figure) / readings_each(loads).sqrt())
 }
@@ -487,7 +488,7 @@ mod tests {
             workers,
             cores: 1,
         };
-        // One half, a third and a quarter.
+        // The mean of 1/2, 1/3 and 1/4 is 13/36.
         assert!((batch(0, 3, 9).mean(alone) - 13.0 / 36.0).abs() < 1e-12);
         // With one worker, half of each wake-up is shared, independent of the number of waiting exchanges.
         assert!((batch(0, 4, 1).mean(alone) - 0.5).abs() < 1e-12);
@@ -536,7 +537,7 @@ mod tests {
         let expected = truth.demand(PerSecond(0.5), 30.0).0;
         assert!(
             (demand / expected - 1.0).abs() < 0.02,
-            "{demand} {expected}"
+            "found {demand} s, expected {expected} s"
         );
         assert_eq!(
             found.residual(&loads, &presences).map(|found| found < 0.02),

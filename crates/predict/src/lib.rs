@@ -1,13 +1,13 @@
 //! Predictions for loads that were not measured.
 //!
 //! 1. [`series`]: the measurements of one server at several numbers of users, from [`of_run`] or [`of_loads`].
-//! 2. [`law`]: the processor time of an exchange as a function of the load.
+//! 2. [`law`]: the CPU time of an exchange as a function of the load.
 //! 3. [`network`]: a closed network of the path, the link and the processor, and its exact solution.
 //! 4. [`simulated`]: a simulation of the same network in virtual time, for percentiles and quotas.
 //! 5. [`page_cache`]: cache hits and disk reads, by memory.
-//! 6. [`fit`]: the choice of a network, with its residual check; `bootstrap`: networks for the intervals.
+//! 6. [`fit`]: the choice of a network, with its residual check; `bootstrap`: resampled networks for the intervals.
 //! 7. [`prediction`]: throughput, latency and utilisations with prediction intervals, for a [`scenario`].
-//! 8. [`elasticities`]: the predicted effect of small changes of the limits, beside the measured effect.
+//! 8. [`elasticities`]: the predicted effect of small changes of the limits, next to the measured effect.
 //! 9. [`scalability`]: predictions of throughput alone, for series without a network.
 //! 10. [`screen`]: a prediction as text; [`markdown`]: a table of predictions and measurements.
 //!
@@ -34,7 +34,7 @@ pub mod simulated;
 mod slow_start;
 
 use fathometer_queueing::ModelError;
-/// A time, in the unit of [`series`].
+/// The type of all times in [`series`].
 pub use fathometer_queueing::Seconds;
 
 /// Why there is no prediction.

@@ -7,7 +7,7 @@ use fathometer_analysis::statistics::quantile_of_sorted;
 use crate::prediction::{Compared, Figure, Prediction, Row};
 use crate::screen::digits;
 
-/// The table of all measured loads, and the errors for the loads that were not used for the fit.
+/// Returns the table of all measured loads, and the errors for the loads that were not used for the fit.
 pub fn table(predictions: &[Prediction]) -> String {
     let tail = predictions
         .first()
@@ -24,7 +24,7 @@ pub fn table(predictions: &[Prediction]) -> String {
     text.push('\n');
     for (what, of) in FIGURES {
         let rows = predictions.iter().flat_map(|prediction| &prediction.rows);
-        // A burst does not test the model, because its processor time was fitted.
+        // A burst does not test the model, because its CPU time was fitted.
         let predicted = rows
             .filter(|row| !row.fitted && !row.burst)
             .filter_map(of)
@@ -64,7 +64,8 @@ fn line(text: &mut String, series: &str, row: &Row) {
     text.push('\n');
 }
 
-/// The prediction with its interval, the measured mean, and the error; bold if the mean is outside the interval.
+/// Returns the prediction with its interval, the measured mean, and the error; bold if the mean is outside the
+/// interval.
 fn fields(figure: Figure, compared: Option<Compared>) -> String {
     let (measured, error) = match compared {
         None => (String::new(), String::new()),
@@ -86,7 +87,7 @@ fn fields(figure: Figure, compared: Option<Compared>) -> String {
     )
 }
 
-/// The median and the largest error, and the number of measured means that lie within their interval.
+/// Returns the median and the largest error, and the number of measured means within their interval.
 fn errors(what: &str, predicted: &[Compared], tail: u32) -> String {
     let what = match what {
         "tail latency" => format!("p{tail}"),
@@ -98,11 +99,11 @@ fn errors(what: &str, predicted: &[Compared], tail: u32) -> String {
         .collect();
     sizes.sort_by(f64::total_cmp);
     let Some(worst) = sizes.last() else {
-        return format!("{what}: no measured load that was neither fitted nor a burst");
+        return format!("{what}: no measured load to compare; all are fitted loads or bursts");
     };
     let median = quantile_of_sorted(&sizes, 0.5);
     format!(
-        "{what} of {} loads that were neither fitted nor bursts: median error {:.0} %, largest {:.0} %; {} within the interval",
+        "{what} of {} loads (without fitted loads and bursts): median error {:.0} %, largest {:.0} %; {} within the interval",
         sizes.len(),
         100.0 * median,
         100.0 * worst,
@@ -127,6 +128,6 @@ mod tests {
         let text = errors("throughput", &[0.1, -0.2, 0.0, 0.4].map(error), 99);
         assert!(text.contains("of 4 loads"), "{text}");
         assert!(text.contains("median error 15 %, largest 40 %"), "{text}");
-        assert!(errors("throughput", &[], 99).contains("no measured load"));
+        assert!(errors("throughput", &[], 99).contains("no measured load to compare"));
     }
 }

@@ -28,11 +28,11 @@ pub const LINK: &str = "link";
 /// The parameters of a network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fitted {
-    /// The processor time of an exchange.
+    /// The CPU time of an exchange.
     pub law: Law,
-    /// The evidence against that law ([`LawFit::misfit`]).
+    /// The misfit of the law ([`LawFit::misfit`]).
     pub misfit: f64,
-    /// The model discrepancy of a bootstrap draw.
+    /// The model discrepancy of a bootstrap sample.
     pub(crate) discrepancy: Option<Discrepancy>,
     /// The number of exchanges at a core in each fitted load, in each burst, and in the batches.
     pub presences: Vec<Presence>,
@@ -40,7 +40,7 @@ pub struct Fitted {
     pub delay: Seconds,
     /// The think time of a user, from the response time law Z = N/X - R.
     pub think: Seconds,
-    /// The server's processor, in cores.
+    /// The server's CPU capacity, in cores.
     pub cores: f64,
     /// The time of an exchange on the link.
     pub link_time: Seconds,
@@ -111,9 +111,9 @@ impl Fitted {
             }))
     }
 
-    /// Finds the delay with which the network has the measured latency, and the queues, both with the measured processor
-    /// times. Latency is the delay plus the time at the stations, which depends little on the delay, so that a few steps
-    /// converge. The mean of the loads' relative deviations becomes zero.
+    /// Finds the delay with which the network has the measured latency, and the queues, both with the measured CPU
+    /// times. Latency is the delay plus the time at the stations. This time depends little on the delay, so the
+    /// iteration converges in a few steps. The mean of the loads' relative deviations becomes zero.
     fn fit_delay(&mut self, loads: &[Load]) -> Result<(), PredictError> {
         let unchanged = Scenario::default();
         for _ in 0..6 {
@@ -132,24 +132,25 @@ impl Fitted {
         Ok(())
     }
 
-    /// The number of servers of the processor's station, and the service time of an exchange with the processor time `demand`.
+    /// Returns the number of servers of the processor's station, and the service time of an exchange with the CPU time
+    /// `demand`.
     pub fn processor(&self, scenario: &Scenario, demand: Seconds) -> (u32, Seconds) {
         let cores = scenario.cores(self.cores);
         let servers = servers(cores);
         (servers as u32, Seconds(demand.0 * servers / cores))
     }
 
-    /// The time of an exchange on the link.
+    /// Returns the time of an exchange on the link.
     pub fn on_link(&self, scenario: &Scenario) -> Seconds {
         Seconds(scenario.link_s(self.link_time.0, self.link))
     }
 
-    /// The time of an exchange at the disk.
+    /// Returns the time of an exchange at the disk.
     pub fn on_disk(&self, scenario: &Scenario) -> Seconds {
         scenario.disk.unwrap_or(self.disk)
     }
 
-    /// The network in which an exchange has the processor time `demand`, with an unlimited number of workers.
+    /// Returns the network in which an exchange has the CPU time `demand`, with an unlimited number of workers.
     pub fn network(&self, scenario: &Scenario, demand: Seconds) -> Network {
         Network {
             think: self.think,
@@ -171,20 +172,20 @@ impl Fitted {
         stations
     }
 
-    /// The delay before an exchange needs a worker, and the delay while it holds a worker.
+    /// Returns the delay before an exchange needs a worker, and the delay while it holds a worker.
     pub fn delays(&self, before: Seconds) -> (Seconds, Seconds) {
         let before = self.delay.0.min(before.0);
         (Seconds(before), Seconds(self.delay.0 - before))
     }
 
-    /// The time for which an exchange with the processor time `demand` holds a worker, without queueing.
+    /// Returns the time for which an exchange with the CPU time `demand` holds a worker, without queueing.
     pub fn held(&self, scenario: &Scenario, demand: Seconds) -> Seconds {
         let (_, delay) = self.delays(self.admission.before);
         let stations = self.stations(scenario, demand, delay);
         stations.iter().map(|station| station.demand).sum()
     }
 
-    /// The network with a limited number of workers in which an exchange has the processor time `demand`.
+    /// Returns the network with a limited number of workers in which an exchange has the CPU time `demand`.
     fn limited(&self, scenario: &Scenario, demand: Seconds, limits: Limits) -> LimitedNetwork {
         let (before, delay) = self.delays(limits.before);
         LimitedNetwork {
@@ -195,8 +196,8 @@ impl Fitted {
         }
     }
 
-    /// The solution in which an exchange has the processor time `demand`: exact, or with a flow-equivalent server for the
-    /// workers and an unlimited backlog.
+    /// Returns the solution in which an exchange has the CPU time `demand`: exact, or with a flow-equivalent server for
+    /// the workers and an unlimited backlog.
     ///
     /// # Errors
     /// When the number of users is out of range.
@@ -212,8 +213,8 @@ impl Fitted {
         })
     }
 
-    /// The asymptotic bound of the throughput: the bound of the network, or that of the workers if it is lower. An exchange
-    /// holds a worker at least for its time without queueing.
+    /// Returns the asymptotic bound of the throughput: the lower of the network's bound and the workers' bound. An
+    /// exchange holds a worker at least for its time without queueing.
     pub fn bound(&self, scenario: &Scenario, users: u32, demand: Seconds) -> PerSecond {
         let network = self.network(scenario, demand);
         let bound = asymptotic(&network, users).most.0;
@@ -222,8 +223,8 @@ impl Fitted {
         PerSecond(bound.min(most.unwrap_or(f64::INFINITY)))
     }
 
-    /// The number of users from which exchanges queue: where the asymptotes of the throughput cross. `most_users` is the
-    /// largest number of users of interest.
+    /// Returns the number of users from which exchanges queue: where the asymptotes of the throughput cross.
+    /// `most_users` is the largest number of users of interest.
     pub fn crossing(&self, scenario: &Scenario, most_users: u32, demand: Seconds) -> f64 {
         let network = self.network(scenario, demand);
         let demands = network.stations.iter().map(|station| station.demand.0);
@@ -239,8 +240,8 @@ impl Fitted {
         f64::from(limits.workers) / self.held(scenario, demand).0
     }
 
-    /// The solution for a number of users, and the processor time of an exchange. They are consistent: the law gives this
-    /// processor time for the throughput and the queue of the solution.
+    /// Returns the solution for a number of users, and the CPU time of an exchange. Both are consistent: the law gives
+    /// this CPU time for the throughput and the queue of the solution.
     ///
     /// # Errors
     /// When the number of users is out of range.
@@ -249,8 +250,8 @@ impl Fitted {
         scenario: &Scenario,
         users: u32,
     ) -> Result<(Solution, Seconds), PredictError> {
-        // A longer processor time means a lower throughput and a longer queue. If the background work is small, the law then
-        // gives a shorter processor time, so that there is exactly one solution.
+        // A longer CPU time means a lower throughput and a longer queue. If the background work is small, the law then
+        // gives a shorter CPU time, so that there is exactly one solution.
         let (least, most) = self.discrepancy.map_or((1.0, 1.0), |one| one.range());
         let mut low = least * self.law.least().0;
         let mut high = most * self.law.most(self.lowest).0;
@@ -274,7 +275,7 @@ impl Fitted {
         Ok((self.solution(scenario, users, demand)?, demand))
     }
 
-    /// The mean number of exchanges at a core of the processor.
+    /// Returns the mean number of exchanges at a core of the processor.
     fn queue(&self, scenario: &Scenario, solution: &Solution) -> f64 {
         let (servers, _) = self.processor(scenario, Seconds(0.0));
         let stations = solution.stations.iter();
@@ -284,7 +285,7 @@ impl Fitted {
     }
 }
 
-/// The time of an exchange on the link; `None` if its rate or the bytes of an exchange are unknown.
+/// Returns the time of an exchange on the link; `None` if its rate or the bytes of an exchange are unknown.
 pub(crate) fn link_time(series: &Series, loads: &[Load]) -> Option<Seconds> {
     let rate = series.link?.as_bits_per_second() as f64;
     let readings = loads.iter().flat_map(|load| &load.readings);
@@ -294,8 +295,8 @@ pub(crate) fn link_time(series: &Series, loads: &[Load]) -> Option<Seconds> {
     Some(Seconds(8.0 * mean / rate))
 }
 
-/// The cores that a server can use. A server does not use the last few percent of its quota in each period; a burst that
-/// keeps the processor busy shows the usable part.
+/// Returns the cores that a server can use. A server does not use the last few percent of its quota in each period; a
+/// burst that keeps the processor busy shows the usable part.
 fn usable_cores(cores: f64, bursts: &[Load]) -> f64 {
     let busy = bursts.iter().map(|load| load.mean(|reading| reading.busy));
     let most = busy.fold(0.0, f64::max);
@@ -305,8 +306,8 @@ fn usable_cores(cores: f64, bursts: &[Load]) -> f64 {
     }
 }
 
-/// The number of servers of a processor with this number of cores. If a server uses 1.98 of two cores, these are two slightly slower
-/// cores, and not one fast core.
+/// Returns the number of servers of a processor with this number of cores. If a server uses 1.98 of two cores, the
+/// model has two slightly slower cores, not one fast core.
 fn servers(cores: f64) -> f64 {
     match cores >= NEARLY_WHOLE * cores.ceil() {
         true => cores.ceil(),
@@ -320,12 +321,12 @@ const NEARLY_WHOLE: f64 = 0.95;
 /// A burst that uses at least this share of the processor keeps it busy.
 const BUSY_BURST: f64 = 0.9;
 
-/// The measured processor time of an exchange.
+/// Returns the measured CPU time of an exchange.
 pub(crate) fn demand(load: &Load) -> Seconds {
     Seconds(load.mean(|reading| reading.busy) / load.throughput().0)
 }
 
-/// The maximum number of steps of the search for a processor time, and the relative precision at which the search ends.
+/// The maximum number of steps of the search for a CPU time, and the relative precision at which the search ends.
 const MOST_STEPS: u32 = 60;
 const PRECISION: f64 = 1e-5;
 

@@ -1,5 +1,5 @@
 //! A series from results of `load --save`: closed loops on one server, and open loops with batches, with probes of the server.
-//! Without probes, a series has closed loops without processor time.
+//! Without probes, a series has closed loops without CPU time.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use fathometer_queueing::{PerSecond, Seconds};
 use crate::PredictError;
 use crate::series::{Admission, Load, MOST_ERRORS, Reading, Series, before, is_connection_each};
 
-/// The series of these results; each result has a name. The server has `cores` cores; `None` for the whole machine.
+/// Creates the series of these results; each result has a name. The server has `cores` cores; `None` for the whole
+/// machine.
 ///
 /// # Errors
 /// When no result has all figures that a model needs, or when the results are of different servers.
@@ -35,7 +36,7 @@ pub fn series(
         );
         if *target.get_or_insert(this) != this {
             return Err(PredictError::Unusable(format!(
-                "{file} has a different URL, workload or policy from the previous results: use a folder for each"
+                "{file} and the previous results differ in URL, workload or policy: use a separate folder for each"
             )));
         }
         match reading(summary, is_probed) {
@@ -94,7 +95,7 @@ pub fn series(
     })
 }
 
-/// The readings by number of users.
+/// Returns the readings by number of users.
 fn loads(readings: BTreeMap<u32, Vec<Reading>>) -> Vec<Load> {
     let each = readings.into_iter();
     each.map(|(users, readings)| Load {
@@ -105,7 +106,7 @@ fn loads(readings: BTreeMap<u32, Vec<Reading>>) -> Vec<Load> {
     .collect()
 }
 
-/// The round trips and the time-out of the results' clients. The results do not show the number of workers.
+/// Returns the round trips and the time-out of the results' clients. The results do not show the number of workers.
 fn admission(results: &[(String, Summary)]) -> Admission {
     let connects = results
         .iter()
@@ -134,8 +135,8 @@ enum Offered {
     Batches(u32),
 }
 
-/// Returns the load, the figures, and the number of the machine's processors; the error says what is missing. If no result
-/// `is_probed`, the processor time is 0.
+/// Returns the load, the figures, and the number of the machine's processors; the error names the missing figure. If
+/// `is_probed` is false, no result has a probe, and the CPU time is 0.
 fn reading(summary: &Summary, is_probed: bool) -> Result<(Offered, Reading, f64), String> {
     if let Some(reason) = summary.validity.reasons.first() {
         return Err(format!("it is INVALID: {reason}"));
@@ -158,7 +159,7 @@ fn reading(summary: &Summary, is_probed: bool) -> Result<(Offered, Reading, f64)
             let busy = cpu / server.watched_s;
             let processors = server.machine.processors.filter(|_| busy > 0.0);
             let processors =
-                processors.ok_or_else(|| "the server's processor time was not read".to_owned())?;
+                processors.ok_or_else(|| "the server's CPU time was not read".to_owned())?;
             (busy, processors as f64)
         }
         // Without any probe, throughput and latency of closed loops can still be predicted.
@@ -198,7 +199,8 @@ fn reading(summary: &Summary, is_probed: bool) -> Result<(Offered, Reading, f64)
     ))
 }
 
-/// The mean latency of completed exchanges. `all` also has the failed exchanges, with the time that their clients waited.
+/// Returns the mean latency of completed exchanges. `all` also includes failed exchanges, with the time that their
+/// clients waited.
 fn completed_mean_ms(phases: &PhasesSummary, all: &Phase) -> f64 {
     let sum = |phase: &Phase| phase.count as f64 * phase.mean_ms;
     match &phases.failed {

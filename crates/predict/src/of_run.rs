@@ -29,7 +29,7 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The load of a cell; `None` if the cell has neither a number of users nor a batch size.
+    /// Returns the load of a cell; `None` if the cell has neither a number of users nor a batch size.
     fn of(cell: &'a Cell) -> Option<Place<'a>> {
         let level = cell.key.level(USERS)?;
         let size = level.strip_prefix(BATCH);
@@ -42,27 +42,28 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Whether the slices of a sweep were long enough for the exchanges; true if the run does not have the figure.
+    /// Whether the slices of a sweep were long enough for the exchanges; true if the run has no figure for this.
     fn has_all_latencies(&self) -> bool {
         let seen = self.mean("users_seen_pct");
         seen.is_nan() || seen >= LEAST_SEEN_PCT
     }
 
-    /// The mean of a metric over the replicates.
+    /// Returns the mean of a metric over the replicates.
     fn mean(&self, metric: &str) -> f64 {
         let values = self.cell.values(metric);
         values.iter().map(|(_, value)| value).sum::<f64>() / values.len() as f64
     }
 }
 
-/// The period and the burst of the quota in runs that do not record them: until 27 November 2026, hosts had these values.
+/// The period and the burst of the quota in runs without these fields. Until 27 November 2026, all hosts had these
+/// values.
 const UNRECORDED: QuotaTimes = QuotaTimes {
     period: Seconds(0.01),
     burst: Seconds(0.0),
 };
 
-/// From this start of a run, in seconds since the Unix epoch (28 November 2026), a replicate without the times of a quota was
-/// on a host without a quota. Some earlier runs did not record these times.
+/// Runs that start from this time (28 November 2026, in seconds since the Unix epoch) record the times of a quota. A
+/// replicate without these times was on a host without a quota. Some earlier runs did not record these times.
 const RECORDS_QUOTAS: f64 = 1_795_824_000.0;
 
 /// The headers of IPv4 and of TCP with its timestamps, in bytes.
@@ -71,7 +72,7 @@ const HEADERS: u32 = 52;
 /// The read rate from which a note says that a cell reads from disk, in kB/s.
 const DISK_KB_PER_S: f64 = 1000.0;
 
-/// The series of a run. `levels` selects cells by factor; `block` selects the block.
+/// Returns the series of a run. `levels` selects cells by factor; `block` selects the block.
 ///
 /// # Errors
 /// When the run has no load with a number of users and with probes of the processor.
@@ -117,7 +118,7 @@ pub fn series(run: &Run, levels: &BTreeMap<String, String>) -> Result<Vec<Series
     }
     match all.is_empty() {
         true => Err(PredictError::Unusable(format!(
-            "{} has no valid cell with the processor time of the server's host (cpu_us_per_exchange), throughput and \
+            "{} has no valid cell with the CPU time of the server's host (cpu_us_per_exchange), throughput and \
              latency",
             run.folder.display()
         ))),
@@ -125,7 +126,7 @@ pub fn series(run: &Run, levels: &BTreeMap<String, String>) -> Result<Vec<Series
     }
 }
 
-/// The words that all names have in common.
+/// Returns the words that all names have in common.
 fn constant_levels<'a>(mut names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     let first: Vec<&str> = names
         .next()
@@ -140,7 +141,7 @@ fn constant_levels<'a>(mut names: impl Iterator<Item = &'a String>) -> Vec<&'a s
     })
 }
 
-/// The series of these cells; `None` if no cell has the figures.
+/// Returns the series of these cells; `None` if no cell has the figures.
 fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     let mut notes = Vec::new();
     let mut loads = Vec::new();
@@ -221,7 +222,7 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     let quota = quota_times(run.info.started, timed.cell);
     let cores = match quota {
         Some(_) => quotas.iter().sum::<f64>() / quotas.len() as f64,
-        // Without a quota, the recorded percentages are those of one core.
+        // Without a quota, the recorded percentages are relative to one core.
         None => {
             let cores = machine_cores(run);
             notes.push(match cores {
@@ -256,7 +257,7 @@ fn of_cells(run: &Run, name: String, places: &[Place<'_>]) -> Option<Series> {
     })
 }
 
-/// The limits of the server from the cell's levels. Runs do not record the limits of the server's definition.
+/// Returns the limits of the server from the cell's levels. Runs do not record the limits of the server's definition.
 fn admission(cell: &Cell, trip: Option<Seconds>) -> Admission {
     let number = |factor: &str| cell.key.level(factor).and_then(|level| level.parse().ok());
     let is_each = cell.key.level("policy").is_some_and(is_connection_each);
@@ -271,7 +272,7 @@ fn admission(cell: &Cell, trip: Option<Seconds>) -> Admission {
     }
 }
 
-/// The page cache of the server's host in these cells; the error says what is missing.
+/// Returns the page cache of the server's host in these cells; the error names the missing figure.
 fn page_cache(places: &[Place<'_>]) -> Result<PageCache, String> {
     let cell = places.first().ok_or("there is no cell")?.cell;
     let level = |factor: &str| cell.key.level(factor);
@@ -309,7 +310,7 @@ fn page_cache(places: &[Place<'_>]) -> Result<PageCache, String> {
     })
 }
 
-/// The figures of a replicate; `None` if a figure is missing.
+/// Returns the figures of a replicate; `None` if a figure is missing.
 fn reading(record: &ReplicateRecord) -> Option<Reading> {
     let metric = |name: &str| {
         let value = record.metrics.get(name).copied();
@@ -319,7 +320,7 @@ fn reading(record: &ReplicateRecord) -> Option<Reading> {
     let errors = metric("error_pct").unwrap_or(0.0) / 100.0;
     let percentiles = [50, 90, 95, 98, 99].into_iter().filter_map(|percent| {
         let of = |time: &str| metric(&format!("{time}_p{percent}_ms"));
-        // Without failures, the latency of all exchanges is that of the completed exchanges.
+        // Without failures, all exchanges are completed exchanges, so their latencies are equal.
         let all = || of("latency").filter(|_| errors == 0.0);
         let time = of("response").or_else(all)?;
         Some((percent, Seconds::from_ms(time)))
@@ -335,9 +336,9 @@ fn reading(record: &ReplicateRecord) -> Option<Reading> {
     })
 }
 
-/// The disk use of an exchange, by the utilisation law; `None` if it was not measured. The utilisation of a disk with a limit
-/// of reads per second is the share of the limit that is used. For other disks it is the share of time in which a process waits
-/// for the disk or, on a kernel without pressure figures, the time of the reads.
+/// Returns the disk use of an exchange, by the utilisation law; `None` if it was not measured. The utilisation of a
+/// disk with a limit of reads per second is the share of the limit that is used. For other disks it is the share of
+/// time in which a process waits for the disk. On a kernel without pressure figures, it is the time of the reads.
 fn disk_use(record: &ReplicateRecord, throughput: f64) -> Option<DiskUse> {
     let metric = |name: &str| record.metrics.get(name).copied();
     let Some(reads_per_s) = metric("disk_reads_per_s") else {
@@ -357,26 +358,28 @@ fn disk_use(record: &ReplicateRecord, throughput: f64) -> Option<DiskUse> {
     })
 }
 
-/// The limit of the disk in reads per second, as in `200ops`.
+/// Returns the limit of the disk in reads per second, as in `200ops`.
 fn read_limit(cell: &CellKey) -> Option<f64> {
     let limit: f64 = cell.level("disk")?.strip_suffix("ops")?.parse().ok()?;
     (limit > 0.0).then_some(limit)
 }
 
-/// The number of cores of the run's machine; `None` if it is not recorded, or if the run is merged from machines that differ.
+/// Returns the number of cores of the run's machine; `None` if it is not recorded, or if the run is merged from
+/// machines that differ.
 fn machine_cores(run: &Run) -> Option<f64> {
     let cores: f64 = run.info.machine.get("cores")?.parse().ok()?;
     (cores >= 1.0).then_some(cores)
 }
 
-/// The host's quota in cores: its processor time in cores, divided by its processor time as a share of the quota.
+/// Returns the host's quota in cores: its CPU time in cores, divided by its CPU time as a share of the quota.
 fn quota(record: &ReplicateRecord) -> Option<f64> {
     let percent = *record.metrics.get("cpu_total_pct")?;
     let quota = reading(record)?.busy / (percent / 100.0);
     (quota.is_finite() && quota > 0.0).then_some(quota)
 }
 
-/// The period and the burst of the quota of the cell's host; `None` if the host has no quota. `started` is the start of the run.
+/// Returns the period and the burst of the quota of the cell's host; `None` if the host has no quota. `started` is the
+/// start of the run.
 fn quota_times(started: f64, cell: &Cell) -> Option<QuotaTimes> {
     let first = |metric: &str| {
         let value = cell.values(metric).first().map(|(_, value)| *value);
@@ -389,21 +392,22 @@ fn quota_times(started: f64, cell: &Cell) -> Option<QuotaTimes> {
     }
 }
 
-/// The profile of the cell's path.
+/// Returns the profile of the cell's path.
 fn profile(run: &Run, cell: &Cell) -> Option<Profile> {
     let path = cell.key.level("path")?;
     let info = run.info.paths.iter().find(|info| info.name == path)?;
     Profile::from_toml(&info.profile, path).ok()
 }
 
-/// The rate of the slower direction of the path.
+/// Returns the rate of the slower direction of the path.
 fn link(profile: &Profile) -> Option<Bandwidth> {
     let rates = [Direction::Up, Direction::Down].map(|direction| profile.direction(direction).rate);
     rates.into_iter().flatten().min()
 }
 
-/// The further round trips of the workload's responses. `None` if they are unknown: with persistent connections or the TCP of
-/// 1997 the windows start at a different size, and with a content coding the responses have a different size.
+/// Returns the further round trips of the workload's responses. `None` if they are unknown: with persistent connections
+/// or the TCP of 1997 the windows start at a different size, and with a content coding the responses have a different
+/// size.
 fn further_trips(cell: &Cell, profile: Option<&Profile>) -> Option<Vec<f64>> {
     let level = |factor: &str| cell.key.level(factor);
     let is_plain = level("policy").is_some_and(is_connection_each)
@@ -415,7 +419,7 @@ fn further_trips(cell: &Cell, profile: Option<&Profile>) -> Option<Vec<f64>> {
     Some(slow_start::further_trips(&files, Bytes(segment.into())))
 }
 
-/// The propagation delay of both directions together; `None` if it is 0.
+/// Returns the propagation delay of both directions together; `None` if it is 0.
 fn round_trip(profile: &Profile) -> Option<Seconds> {
     let trip = profile.round_trip();
     (!trip.is_zero()).then_some(Seconds(trip.as_secs_f64()))

@@ -11,10 +11,10 @@ pub struct Options {
     pub fit: Selection,
     /// The numbers of users; empty for the measured numbers and twice the largest.
     pub users: Vec<u32>,
-    /// The number of bootstrap draws.
+    /// The number of bootstrap samples.
     pub draws: u32,
     /// The number of exchanges of each simulation.
     pub exchanges: u32,
-    /// The seed of draws and simulations.
+    /// The seed of the bootstrap and the simulations.
     pub seed: Seed,
 }

@@ -1,9 +1,10 @@
-//! The page cache of a server's host: the share of requests whose file is cached, and the disk's time for the others.
+//! The page cache of a server's host: the share of requests whose file is cached, and the disk time of the other
+//! requests.
 //!
 //! Hit ratios come from Che's approximation (`fathometer_queueing::cache`) with the popularity of the workload's files.
-//! Linux evicts by two lists, not strictly by the last use, and also caches other data than the files of the site. Therefore
-//! the measured reads are scaled by the ratio of the model's reads after and before a change. The
-//! model's reads are used directly only if a run has no disk reads.
+//! Linux evicts by two lists, not strictly in LRU order, and also caches data other than the files of the site.
+//! Therefore the measured reads are scaled by the ratio of the model's reads after and before a change. The model's
+//! reads are used directly only if a run has no disk reads.
 
 use fathometer_model::Bytes;
 use fathometer_queueing::Seconds;
@@ -57,7 +58,8 @@ pub struct Cached {
 }
 
 impl PageCache {
-    /// The page cache in a scenario, and the time of an exchange at the disk. `measured` is the measured disk use.
+    /// Returns the page cache in a scenario, and the time of an exchange at the disk. `measured` is the measured disk
+    /// use.
     ///
     /// # Errors
     /// When the scenario's memory is not possible, or when the run does not show the time of a disk read.
@@ -92,8 +94,8 @@ impl PageCache {
         Ok((after, Seconds(after.reads * time.0)))
     }
 
-    /// The size of the page cache after a change of the memory; `None` if the memory does not change. `is_full` says whether
-    /// the page cache was too small for all files.
+    /// Returns the size of the page cache after a change of the memory; `None` if the memory does not change. `is_full`
+    /// says whether the page cache was too small for all files.
     fn changed(&self, scenario: &Scenario, is_full: bool) -> Result<Option<Bytes>, String> {
         let memory = match (scenario.memory, self.limit) {
             (None, _) => return Ok(None),
@@ -107,7 +109,7 @@ impl PageCache {
                 );
             }
         };
-        // If the page cache is full, the rest of the limit is the memory of everything else.
+        // If the page cache is full, all other memory is the limit minus the page cache.
         let limit = self.limit.filter(|_| is_full);
         let other = limit.map_or(self.other.0, |limit| limit.0.saturating_sub(self.cache.0));
         match memory.0 > other {
@@ -139,7 +141,8 @@ impl PageCache {
     }
 }
 
-/// The files of a built-in workload with their popularity and their size in memory; `None` if there is no such workload.
+/// Returns the files of a built-in workload with their popularity and their size in memory; `None` if there is no such
+/// workload.
 pub fn files(name: &str) -> Option<Vec<CachedFile>> {
     let requested = requested(name)?.into_iter();
     let in_memory = |file: CachedFile| CachedFile {
@@ -149,14 +152,14 @@ pub fn files(name: &str) -> Option<Vec<CachedFile>> {
     Some(requested.map(in_memory).collect())
 }
 
-/// The files of a built-in workload with their popularity and size.
+/// Returns the files of a built-in workload with their popularity and size.
 pub(crate) fn requested(name: &str) -> Option<Vec<CachedFile>> {
     let no_file = |_: &str| Err(std::io::Error::from(std::io::ErrorKind::NotFound));
     let workload = catalogue::by_name(name, &catalogue::Options::default(), no_file).ok()?;
     Some(popularities(&workload))
 }
 
-/// The targets whose size is known, each with its share of the requests.
+/// Returns the targets whose size is known, each with its share of the requests.
 fn popularities(workload: &Workload) -> Vec<CachedFile> {
     let plan = &workload.plan;
     let mut requests = vec![0.0; plan.targets.len()];
@@ -176,7 +179,7 @@ fn popularities(workload: &Workload) -> Vec<CachedFile> {
     .collect()
 }
 
-/// The pages with their weights.
+/// Returns the pages with their weights.
 fn pages(plan: &Plan) -> Vec<(PageId, f64)> {
     match &plan.choice {
         Choice::Weighted(weights) => (0..plan.pages.len() as u32)
@@ -194,7 +197,8 @@ fn pages(plan: &Plan) -> Vec<(PageId, f64)> {
 mod tests {
     use super::*;
 
-    /// A hundred files of 1 MiB each, requested equally often: a cache with room for k files has a hit ratio of k %.
+    /// Returns a hundred files of 1 MiB each, requested equally often: a cache with room for k files has a hit ratio of
+    /// k %.
     fn uniform(limit: Option<u64>, cache: u64, read_time: Option<f64>) -> PageCache {
         let file = CachedFile {
             popularity: 0.01,
@@ -223,7 +227,7 @@ mod tests {
 
     #[test]
     fn measured_reads_are_scaled_by_the_misses_of_the_model() {
-        // 25 of 29 MiB are page cache; 6.6 reads instead of the 6 of the model, each of 128 KiB.
+        // The page cache has 25 of 29 MiB. There are 6.6 measured reads of 128 KiB, and 6 reads by the model.
         let cache = uniform(Some(29), 25, None);
         let (found, disk) = of(&cache, "users=1x", (6.6, 0.0132)).unwrap();
         assert!(

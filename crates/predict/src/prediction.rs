@@ -35,9 +35,9 @@ const SATURATED: f64 = 0.95;
 /// The factor by which the share of exchanges that find the accept queue full may be larger or smaller than predicted.
 const OVERFLOW_DOUBT: f64 = 1.5;
 
-/// The position of the tail latency between that of service in the order of arrival (0) and that of service in random order
-/// (1), on a logarithmic scale. The servers with which the laws were chosen have about a quarter (`nginx` and `embedded`, both
-/// workloads of almeida96, 20 to 48 users: the median is 0.23, from -0.04 to 0.44).
+/// The position of the tail latency on a logarithmic scale from service in order of arrival (0) to service in random
+/// order (1). It is about 0.25 for the servers with which the laws were chosen (`nginx` and `embedded`, both workloads
+/// of almeida96, 20 to 48 users: the median is 0.23, from -0.04 to 0.44).
 const RANDOM_ORDER: f64 = 0.25;
 
 /// Predicts a series in a scenario.
@@ -114,15 +114,15 @@ pub fn predict(
     })
 }
 
-/// The series, changed so that an exchange needs no worker during the further round trips of a large response.
+/// Returns the series, changed so that an exchange needs no worker during the further round trips of a large response.
 pub(crate) fn with_further_round_trips(series: &Series, loads: &[Load]) -> Series {
     let mut series = series.clone();
     series.admission.before.0 += Shape::of(loads, &series).mean_further().0;
     series
 }
 
-/// The relative deviation of a replicate's tail latency from the network: the residual of the fitted loads and the deviation
-/// of a replicate, combined.
+/// Returns the relative deviation of a replicate's tail latency from the network: the residual of the fitted loads and
+/// the deviation of a replicate, combined.
 fn tail_noise(model: &Model, loads: &[Load], series: &Series) -> Result<f64, PredictError> {
     let percent = series.tail();
     let share = f64::from(percent) / 100.0;
@@ -150,7 +150,8 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The numbers of users in this scenario. Numbers that exceed the server's connections are left out, and a note says so.
+    /// Returns the numbers of users in this scenario. Numbers that exceed the server's connections are left out, and a
+    /// note says so.
     fn users(&self, most: u32, notes: &mut Vec<String>) -> Result<Vec<u32>, PredictError> {
         let mut users = self.options.users.clone();
         if users.is_empty() {
@@ -177,7 +178,7 @@ impl Context<'_> {
         Ok(users)
     }
 
-    /// The workers, if an exchange needs the processor time `demand`.
+    /// Returns the workers, if an exchange needs the CPU time `demand`.
     fn workers(&self, demand: Seconds) -> Option<WorkersModel> {
         let fitted = &self.model.fitted;
         let admission = &fitted.admission;
@@ -189,7 +190,7 @@ impl Context<'_> {
         })
     }
 
-    /// The workers at one number of users.
+    /// Returns the workers at one number of users.
     fn workers_row(&self, users: u32, point: &Point, load: Option<&Load>) -> Option<WorkersRow> {
         let admission = &self.model.fitted.admission;
         let count = admission.workers(self.scenario)?;
@@ -211,11 +212,11 @@ impl Context<'_> {
         })
     }
 
-    /// The tail latency, in ms, of a server that takes waiting exchanges in random order. Light loads do not show the order;
-    /// the simulation takes exchanges in the order of arrival, and real servers are in between ([`RANDOM_ORDER`]). In random
-    /// order, each waiting exchange waits as if it had just arrived, so that the wait is about exponential (Kingman, "On queues
-    /// in which customers are served in random order", 1962). This wait is added to the tail latency of the lightest load.
-    /// `None` if that latency was not measured.
+    /// Returns the tail latency, in ms, of a server that takes waiting exchanges in random order. Light loads do not
+    /// show the order; the simulation takes exchanges in the order of arrival, and real servers are in between
+    /// ([`RANDOM_ORDER`]). In random order, each waiting exchange waits as if it had just arrived, so that the wait is
+    /// about exponential (Kingman, "On queues in which customers are served in random order", 1962). This wait is added
+    /// to the tail latency of the lightest load. `None` if that latency was not measured.
     fn tail_in_random_order(&self, point: &Point) -> Option<f64> {
         let lightest = self.data.loads.first()?;
         let unloaded = lightest.percentile(self.series.tail())?;
@@ -224,8 +225,9 @@ impl Context<'_> {
         Some(Seconds(unloaded.0 - wait * beyond.ln()).ms())
     }
 
-    /// The factors for the two ends of the tail's interval, because the share of exchanges that find the accept queue full is
-    /// uncertain. Each of these exchanges takes a second longer, so that the tail percentile may be on either side of a gap.
+    /// Returns the factors for the two ends of the tail's interval, because the share of exchanges that find the accept
+    /// queue full is uncertain. Each of these exchanges takes a second longer, so that the tail percentile may be on
+    /// either side of a gap.
     fn tail_around_overflow(&self, point: &Point) -> (f64, f64) {
         let simulated = &point.simulated;
         if simulated.overflows <= 0.0 {
@@ -260,17 +262,18 @@ impl Context<'_> {
         let larger =
             self.model
                 .at_larger_variations(self.scenario, users, self.options.exchanges, seed)?;
-        // The fitted loads do not distinguish these points, so each of them is assumed by the same number of draws.
+        // The fitted loads do not distinguish these points, so each point is used in the same number of samples.
         let assumed = std::iter::once(&point).chain(&larger).cycle();
         let (mut rates, mut times) = (Vec::new(), Vec::new());
         let (mut medians, mut tails) = (Vec::new(), Vec::new());
         for (draw, assumed) in self.draws.iter().zip(assumed) {
             let (drawn, _) = draw.fitted.solve(self.scenario, users)?;
-            // A draw changes the figures by the same factor as the exact solution.
+            // A sample changes the figures by the same factor as the exact solution.
             let rate = assumed.throughput.0 * (drawn.throughput.0 / solution.throughput.0);
             let time = assumed.response.ms() * (drawn.response.0 / solution.response.0);
             rates.push(rate * (rate_noise * draw.normal).exp());
-            // The same deviate, because a slow replicate has both a lower throughput and a longer latency.
+            // Throughput and latency use the same deviate, because a slow replicate has both a lower throughput and a
+            // longer latency.
             let noisy = time * (-time_noise * draw.normal).exp();
             times.push(noisy);
             medians.push(noisy * ratio(assumed, 0.5));
@@ -338,8 +341,8 @@ impl Context<'_> {
         })
     }
 
-    /// The effect at a measured number of users. `None`, with a note, if the scenario has more users than the server accepts
-    /// connections: the model would give an effect of users that have no connection.
+    /// Returns the effect at a measured number of users. `None`, with a note, if the scenario has more users than the
+    /// server accepts connections: the model would give an effect of users that have no connection.
     fn effect_within_connections(
         &self,
         most: u32,
@@ -359,8 +362,8 @@ impl Context<'_> {
         }
     }
 
-    /// The change of throughput and mean latency that two replicates would show, one before and one after the change of the
-    /// scenario.
+    /// Returns the change of throughput and mean latency that two replicates would show, one before and one after the
+    /// change of the scenario.
     fn effect(&self, users: u32) -> Result<Effect, PredictError> {
         let system = |scenario: &Scenario, users: u32| System {
             scenario: scenario.clone(),
@@ -423,8 +426,8 @@ pub(crate) fn with_page_cache(
     Ok((scenario, matters.then_some(model)))
 }
 
-/// The bottleneck and its utilisation. Workers are the bottleneck only if no station is saturated, because workers that wait
-/// for a saturated station are also busy.
+/// Returns the bottleneck and its utilisation. Workers are the bottleneck only if no station is saturated, because
+/// workers that wait for a saturated station are also busy.
 fn bottleneck(
     stations: [(&'static str, f64); 3],
     workers: Option<WorkersRow>,
@@ -444,7 +447,8 @@ fn bottleneck(
     }
 }
 
-/// Returns the figure with an interval from the quantiles of the draws. The interval always contains the figure.
+/// Returns the figure with an interval from the quantiles of the bootstrap samples. The interval always contains the
+/// figure.
 pub(crate) fn interval(value: f64, draws: &[f64]) -> Figure {
     let mut sorted = draws.to_vec();
     sorted.sort_by(f64::total_cmp);

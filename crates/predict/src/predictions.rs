@@ -18,13 +18,14 @@ pub struct Predictions {
     format: u32,
     /// The predictions, by series and scenario.
     pub predictions: Vec<Prediction>,
-    /// The elasticities of each series, beside those of a run of `fathometer bottleneck`; absent without such a run.
+    /// The elasticities of each series, next to the elasticities from a run of `fathometer bottleneck`; absent without
+    /// such a run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elasticities: Vec<Elasticities>,
     /// The predictions by the Universal Scalability Law, for series without a network; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scalability: Vec<ScalabilityPrediction>,
-    /// The series and scenarios without a prediction by a network, except series without processor time that the
+    /// The series and scenarios without a prediction by a network, except series without CPU time that the
     /// scalability law predicts.
     pub unpredicted: Vec<Unpredicted>,
 }
@@ -76,7 +77,7 @@ impl Predictions {
         Ok(predictions)
     }
 
-    /// Adds the elasticities of each predicted series, beside the measured ones.
+    /// Adds the predicted elasticities of each series, next to the measured elasticities.
     ///
     /// # Errors
     /// If a fitted model has no solution.

@@ -1,5 +1,5 @@
 //! Predictions by the Universal Scalability Law ([`fathometer_queueing::scalability`]), for a series without a network: its
-//! results have no processor time of the server, or no law of the processor time fits.
+//! results have no CPU time of the server, or no law of the CPU time fits.
 //!
 //! The law describes throughput alone, by contention (as for a lock) and coherency. It has no resources, so it predicts other
 //! numbers of users, but no percentiles, utilisations or changes of the server. Latency follows from the response time law,
@@ -40,7 +40,7 @@ pub struct ScalabilityRow {
     pub users: u32,
     /// Whether the load was used for the fit.
     pub fitted: bool,
-    /// Whether the number of users exceeds those of all fitted loads.
+    /// Whether the number of users is larger than in all fitted loads.
     pub extrapolated: bool,
     /// The number of completed exchanges per second.
     pub throughput_per_s: Figure,
@@ -63,7 +63,7 @@ pub struct ScalabilityPrediction {
     pub rate_per_s: Parameter,
     /// Contention: the share of the work that is serial.
     pub contention: Parameter,
-    /// Coherency: the cost of pairs of users.
+    /// Coherency: the cost per pair of users.
     pub coherency: Parameter,
     /// The number of users with the highest throughput; absent if the throughput never falls.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,7 +106,7 @@ pub fn predict(
     ];
     if residual[0] > residual[1] {
         return Err(PredictError::NoModel(format!(
-            "the throughput deviates from the scalability law by {:.0} %, and {:.0} % is accepted",
+            "the throughput deviates from the scalability law by {:.0} %; at most {:.0} % is accepted",
             100.0 * residual[0],
             100.0 * residual[1]
         )));
@@ -136,7 +136,7 @@ pub fn predict(
     })
 }
 
-/// The root mean square of the relative deviations of the loads' mean throughputs from the law.
+/// Returns the root mean square of the relative deviations of the loads' mean throughputs from the law.
 fn deviation(law: &Scalability, loads: &[Load]) -> f64 {
     let squares = loads.iter().map(|load| {
         let expected = law.throughput(load.users.into()).0;
@@ -157,8 +157,8 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// The predictions for these numbers of users; for none, the measured numbers and twice the largest. A number of users at
-    /// which the law has no positive throughput is left out.
+    /// Returns the predictions for these numbers of users; for none, the measured numbers and twice the largest. A
+    /// number of users at which the law has no positive throughput is left out.
     fn rows(&self, users: &[u32]) -> Vec<ScalabilityRow> {
         let mut users = users.to_vec();
         if users.is_empty() {

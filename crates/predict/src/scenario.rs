@@ -46,7 +46,7 @@ impl fmt::Display for Memory {
 pub struct Scenario {
     /// The number of users.
     pub users: Option<Change<u32>>,
-    /// The server's processor, in cores.
+    /// The server's CPU capacity, in cores.
     pub cpu: Option<Change<f64>>,
     /// The memory of the server's host.
     pub memory: Option<Change<Memory>>,
@@ -61,7 +61,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The number of users that replaces a measured number.
+    /// Returns the number of users in this scenario, for a measured number.
     pub fn users(&self, measured: u32) -> u32 {
         match self.users {
             None => measured,
@@ -70,17 +70,17 @@ impl Scenario {
         }
     }
 
-    /// The number of workers that replaces that of the measured server; at least 1.
+    /// Returns the number of workers in this scenario, for a measured number; at least 1.
     pub fn workers(&self, measured: u32) -> u32 {
         changed(self.workers, measured).max(1)
     }
 
-    /// The backlog that replaces that of the measured server.
+    /// Returns the backlog in this scenario, for a measured backlog.
     pub fn backlog(&self, measured: u32) -> u32 {
         changed(self.backlog, measured)
     }
 
-    /// The number of cores that replaces that of the measured server.
+    /// Returns the number of cores in this scenario, for a measured number.
     pub fn cores(&self, measured: f64) -> f64 {
         match self.cpu {
             None => measured,
@@ -89,7 +89,7 @@ impl Scenario {
         }
     }
 
-    /// The time on the link, in seconds, that replaces a time on the measured link.
+    /// Returns the time on the link in this scenario, in seconds, for a time on the measured link.
     pub fn link_s(&self, measured_s: f64, rate: Option<Bandwidth>) -> f64 {
         match (self.link, rate) {
             (Some(Change::Times(factor)), _) => measured_s / factor,
@@ -143,7 +143,7 @@ impl FromStr for Scenario {
     }
 }
 
-/// A count after a change.
+/// Returns a count after a change.
 fn changed(change: Option<Change<u32>>, measured: u32) -> u32 {
     match change {
         None => measured,
@@ -152,7 +152,7 @@ fn changed(change: Option<Change<u32>>, measured: u32) -> u32 {
     }
 }
 
-/// A count times a factor, rounded.
+/// Returns a count times a factor, rounded.
 fn times(count: u32, factor: f64) -> u32 {
     (f64::from(count) * factor).round() as u32
 }

@@ -12,7 +12,7 @@ use crate::prediction::{Compared, Figure, Prediction, Row, WorkersModel};
 use crate::scalability::{Parameter, ScalabilityPrediction};
 use crate::series::Series;
 
-/// The text of a prediction.
+/// Returns the text of a prediction.
 pub fn render(prediction: &Prediction) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
@@ -20,7 +20,7 @@ pub fn render(prediction: &Prediction) -> String {
     text
 }
 
-/// The measurements of a series that no network fits, as text.
+/// Returns the measurements of a series that no network fits, as text.
 pub fn measured(series: &Series) -> String {
     let mut text = format!(
         "{}, as measured\n{:>7}  {:>12}  {:>8}  {:>15}\n",
@@ -84,13 +84,13 @@ fn write_all(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
          predicted over measured minus 1, ! outside of the interval.",
         match prediction.burst_users.is_empty() {
             true => "",
-            false => "b burst (only its processor time was used), ",
+            false => "b burst (only its CPU time was used), ",
         }
     )?;
     basis(text, prediction)
 }
 
-/// A phrase about what limits the throughput of a row.
+/// Returns a phrase that names the limit of the throughput of a row.
 fn limit(prediction: &Prediction, row: &Row) -> String {
     match (row.bottleneck == WORKERS, row.saturated, prediction.workers) {
         (true, true, Some(workers)) => format!(
@@ -107,8 +107,8 @@ fn limit(prediction: &Prediction, row: &Row) -> String {
     }
 }
 
-/// A sentence about connections without a worker: the number of users from which the accept queue overflows or clients give
-/// up, and the share of errors.
+/// Returns a sentence about connections without a worker: the number of users from which the accept queue overflows or
+/// clients give up, and the share of errors.
 fn shortage(workers: &WorkersModel, rows: &[Row]) -> Option<String> {
     let errors = |row: &Row| row.workers.map_or(0.0, |workers| workers.errors_share);
     let overflows = |row: &&Row| {
@@ -144,7 +144,7 @@ fn shortage(workers: &WorkersModel, rows: &[Row]) -> Option<String> {
     })
 }
 
-/// The row with the highest throughput; the first of several rows with about the same throughput.
+/// Returns the row with the highest throughput; the first of several rows with about the same throughput.
 fn most(rows: &[Row]) -> Option<&Row> {
     let mut best: Option<&Row> = None;
     for row in rows {
@@ -245,7 +245,7 @@ fn write_aligned(text: &mut String, lines: &[Vec<String>]) -> std::fmt::Result {
     Ok(())
 }
 
-/// A prediction by the scalability law, as text.
+/// Returns a prediction by the scalability law, as text.
 pub fn scalability(prediction: &ScalabilityPrediction) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
@@ -316,7 +316,7 @@ fn write_scalability(text: &mut String, prediction: &ScalabilityPrediction) -> s
     Ok(())
 }
 
-/// A share as a percentage.
+/// Returns a share as a percentage.
 fn percent_of(share: Parameter) -> Parameter {
     Parameter {
         value: 100.0 * share.value,
@@ -324,7 +324,7 @@ fn percent_of(share: Parameter) -> Parameter {
     }
 }
 
-/// The predicted and the measured elasticities of a series, as text.
+/// Returns the predicted and the measured elasticities of a series, as text.
 pub fn elasticities(found: &Elasticities) -> String {
     let mut text = String::new();
     // Writing to a String does not fail.
@@ -404,7 +404,7 @@ fn overlap(one: Interval, other: Interval) -> bool {
 
 /// `0.93 (0.90 to 0.96)`
 fn elasticity(value: f64, interval: Option<Interval>) -> String {
-    // Without the sign of a zero.
+    // Removes the sign of a negative zero.
     let rounded = |value: f64| format!("{:.2}", (100.0 * value).round() / 100.0 + 0.0);
     match interval {
         None => rounded(value),
@@ -437,7 +437,8 @@ fn shows_workers(prediction: &Prediction) -> bool {
 /// Workers are shown if their busy share is at least this at one of the loads.
 const SHOWN: f64 = 0.05;
 
-/// The busy share of the workers, and the share of errors by a full accept queue, with the measured share.
+/// Returns two columns: the busy share of the workers, and the share of errors from a full accept queue with the
+/// measured share.
 fn worker_columns(row: &Row) -> [String; 2] {
     let Some(workers) = row.workers else {
         return [String::new(), String::new()];
@@ -452,7 +453,7 @@ fn worker_columns(row: &Row) -> [String; 2] {
     ]
 }
 
-/// The model and its check.
+/// Returns the model and its check.
 fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     writeln!(
         text,
@@ -487,20 +488,17 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     }
     writeln!(
         text,
-        "Fitted to {} readings at {} users{}{}. Residuals (accepted): processor time {}, throughput {}, mean latency {}.",
+        "Fitted to {} readings at {} users{}{}. Residuals (accepted): CPU time {}, throughput {}, mean latency {}.",
         prediction.fitted_readings,
         users(&prediction.fitted_users),
         match prediction.burst_users.as_slice() {
             [] => String::new(),
-            bursts => format!(
-                ", and the processor time of bursts of {} users",
-                users(bursts)
-            ),
+            bursts => format!(", and the CPU time of bursts of {} users", users(bursts)),
         },
         match prediction.batch_sizes.as_slice() {
             [] => String::new(),
             sizes => format!(
-                ", and the processor time of the further exchanges in batches of {}",
+                ", and the CPU time of the further exchanges in batches of {}",
                 users(sizes)
             ),
         },
@@ -511,7 +509,7 @@ fn basis(text: &mut String, prediction: &Prediction) -> std::fmt::Result {
     if prediction.other_laws > 0 {
         writeln!(
             text,
-            "{} other laws of the processor time also pass the check; the intervals include them.",
+            "{} other laws of the CPU time also pass the check; the intervals include them.",
             prediction.other_laws
         )?;
     }
@@ -531,16 +529,15 @@ fn users(numbers: &[u32]) -> String {
 
 fn law(law: &Law) -> String {
     match law {
-        Law::Constant { demand_s } => format!(
-            "Processor time per exchange: {} us.",
-            digits(1e6 * demand_s)
-        ),
+        Law::Constant { demand_s } => {
+            format!("CPU time per exchange: {} us.", digits(1e6 * demand_s))
+        }
         Law::WakeUps {
             demand_s,
             wake_up_s,
             background_cores,
         } => format!(
-            "Processor time: {} us per exchange among many, {} us more for a single exchange, and {:.4} cores in idle time.",
+            "CPU time: {} us per exchange among many, {} us more for a single exchange, and {:.4} cores in idle time.",
             digits(1e6 * demand_s),
             digits(1e6 * wake_up_s),
             background_cores
@@ -555,7 +552,7 @@ fn law(law: &Law) -> String {
             };
             let each: Vec<String> = points.iter().map(at).collect();
             format!(
-                "Processor time per exchange, interpolated over the exchanges at a core: {}.",
+                "CPU time per exchange, interpolated over the exchanges at a core: {}.",
                 each.join(", ")
             )
         }
@@ -586,7 +583,7 @@ fn range(figure: Figure) -> String {
     )
 }
 
-/// A number with three significant digits.
+/// Formats a number with three significant digits.
 pub(crate) fn digits(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 99.95 || size == 0.0 => 0,

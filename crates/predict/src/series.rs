@@ -18,7 +18,7 @@ pub struct Reading {
     pub response: Seconds,
     /// The measured percentiles of the latency, by the percentage.
     pub percentiles: BTreeMap<u32, Seconds>,
-    /// The processor time of the server's host per unit of time, in cores.
+    /// The CPU time of the server's host per unit of time, in cores.
     pub busy: f64,
     /// The share of exchanges that failed.
     pub errors: f64,
@@ -41,7 +41,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// The mean of a figure over the readings.
+    /// Returns the mean of a figure over the readings.
     pub fn mean(&self, figure: impl Fn(&Reading) -> f64) -> f64 {
         self.readings.iter().map(figure).sum::<f64>() / self.readings.len() as f64
     }
@@ -56,7 +56,7 @@ impl Load {
         Seconds(self.mean(|reading| reading.response.0))
     }
 
-    /// The mean of a percentile, if all readings have it.
+    /// Returns the mean of a percentile, if all readings have it.
     pub fn percentile(&self, percent: u32) -> Option<Seconds> {
         let values: Option<Vec<f64>> = self
             .readings
@@ -73,15 +73,15 @@ impl Load {
 pub struct FitData {
     /// Loads in a steady state.
     pub loads: Vec<Load>,
-    /// Short bursts of many users. Only the processor time per exchange is used: that of an exchange among many, which light
-    /// loads hardly show.
+    /// Short bursts of many users. Only the CPU time per exchange is used: the time of an exchange among many
+    /// exchanges, which light loads hardly show.
     pub bursts: Vec<Load>,
-    /// The processor time of an exchange among many at a light mean load, from batches.
+    /// The CPU time of an exchange among many at a light mean load, from batches.
     pub batches: Option<Batches>,
 }
 
 impl FitData {
-    /// The loads, the bursts and the batches, which together determine the processor time of an exchange.
+    /// The loads, the bursts and the batches, which together determine the CPU time of an exchange.
     pub fn all(&self) -> Vec<Load> {
         let steady = self.loads.iter().chain(&self.bursts);
         let batches = self.batches.as_ref().map(|batches| &batches.load);
@@ -89,27 +89,27 @@ impl FitData {
     }
 }
 
-/// The further exchanges of the largest batches: the difference between the largest and the second largest size. The first
-/// exchanges of a batch find the server idle and need more processor time than those of a saturated server; in the difference
-/// between two sizes, this effect cancels.
+/// The further exchanges of the largest batches: the difference between the largest and the second largest size. The
+/// first exchanges of a batch find the server idle and need more CPU time than exchanges at a saturated server. In the
+/// difference between two sizes, this effect cancels.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batches {
     /// The sizes of the batches that are used.
     pub sizes: Vec<u32>,
-    /// The size of the smaller batches; 0 if there are none, so that the whole larger batch is used.
+    /// The size of the smaller batches; 0 if there are no smaller batches, so that the whole larger batch is used.
     pub from: u32,
     /// The size of the larger batches.
     pub to: u32,
-    /// The load of the larger batches; its processor time is that of the further exchanges.
+    /// The load of the larger batches, with the CPU time of the further exchanges.
     pub load: Load,
 }
 
 impl Batches {
-    /// The further exchanges of the largest of these loads; `None` if there are no loads. The number of users of a load is the
-    /// size of its batches.
+    /// Returns the further exchanges of the largest of these loads; `None` if there are no loads. The number of users
+    /// of a load is the size of its batches.
     ///
     /// # Errors
-    /// When the further exchanges of a measurement have no positive processor time.
+    /// When the further exchanges of a measurement have no positive CPU time.
     fn of(loads: &[&Load]) -> Result<Option<Batches>, PredictError> {
         let mut loads = loads.to_vec();
         loads.sort_by_key(|load| load.users);
@@ -147,7 +147,7 @@ impl Batches {
         let from = small.map_or(0, |small| small.users);
         if readings.iter().any(|reading| reading.busy <= 0.0) {
             return Err(PredictError::Unusable(format!(
-                "batches of {} exchanges take no more processor time than batches of {from}: measure longer, or other sizes",
+                "batches of {} exchanges take no more CPU time than batches of {from}: measure longer, or other sizes",
                 large.users
             )));
         }
@@ -170,7 +170,7 @@ pub struct Selection {
     pub up_to: f64,
     /// The numbers of users of the fitted loads; empty for all.
     pub users: Vec<u32>,
-    /// The numbers of users of bursts. Of a burst, only the processor time of an exchange is used.
+    /// The numbers of users of bursts. Of a burst, only the CPU time of an exchange is used.
     pub bursts: Vec<u32>,
     /// The sizes of batches; the two largest are used. Empty for all batches with a throughput up to `up_to`, or for no
     /// batches if `users` is not empty.
@@ -178,7 +178,7 @@ pub struct Selection {
 }
 
 impl Default for Selection {
-    /// All steady loads and all batches.
+    /// Returns all steady loads and all batches.
     fn default() -> Selection {
         Selection {
             up_to: 1.0,
@@ -218,8 +218,8 @@ pub(crate) fn is_connection_each(policy: &str) -> bool {
     policy.starts_with("h1.0")
 }
 
-/// The time before an exchange needs a worker: a round trip for its own connection, if it has one, and a round trip for
-/// request and response.
+/// Returns the time before an exchange needs a worker: a round trip for its own connection, if it has one, and a round
+/// trip for request and response.
 pub(crate) fn before(round_trip: Seconds, has_own_connection: bool) -> Seconds {
     let trips = if has_own_connection { 2.0 } else { 1.0 };
     Seconds(trips * round_trip.0)
@@ -254,7 +254,7 @@ impl Limits {
 }
 
 impl Admission {
-    /// The number of workers in a scenario; `None` if no limit is known.
+    /// Returns the number of workers in a scenario; `None` if no limit is known.
     pub fn workers(&self, scenario: &Scenario) -> Option<u32> {
         match (self.workers, scenario.workers) {
             (Some(measured), _) => Some(scenario.workers(measured)),
@@ -263,12 +263,13 @@ impl Admission {
         }
     }
 
-    /// The backlog in a scenario.
+    /// Returns the backlog in a scenario.
     pub fn backlog(&self, scenario: &Scenario) -> u32 {
         scenario.backlog(self.backlog.unwrap_or(USUAL_BACKLOG))
     }
 
-    /// The limits in a scenario, if they affect this number of users; `None` if there is a worker for each user.
+    /// Returns the limits in a scenario, if they affect this number of users; `None` if there is a worker for each
+    /// user.
     pub fn limits(&self, scenario: &Scenario, users: u32) -> Option<Limits> {
         let workers = self.workers(scenario)?;
         (workers < users && !self.keeps_connections).then_some(Limits {
@@ -280,12 +281,12 @@ impl Admission {
         })
     }
 
-    /// The maximum number of users that have a connection in a scenario; `None` if no limit is known.
+    /// Returns the maximum number of users that have a connection in a scenario; `None` if no limit is known.
     pub fn most_users(&self, scenario: &Scenario) -> Option<u32> {
         self.workers(scenario).filter(|_| self.keeps_connections)
     }
 
-    /// The reason why a scenario cannot be predicted; `None` if it can.
+    /// Returns the reason why a scenario cannot be predicted; `None` if it can.
     pub fn refusal(&self, scenario: &Scenario) -> Option<String> {
         let is_factor = |change: Option<Change<u32>>| matches!(change, Some(Change::Times(_)));
         let is_known = self.workers(scenario).is_some();
@@ -310,11 +311,11 @@ impl Admission {
 pub struct QuotaTimes {
     /// The period in which the quota may be used.
     pub period: Seconds,
-    /// The unused processor time of earlier periods that may be used later.
+    /// The unused CPU time of earlier periods that may be used later.
     pub burst: Seconds,
 }
 
-/// The measurements of one server under several loads, with everything else equal.
+/// The measurements of one server under several loads, with all other conditions equal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
     /// The levels that distinguish the series from others, as in `server=nginx workload=almeida-a`.
@@ -323,11 +324,11 @@ pub struct Series {
     pub loads: Vec<Load>,
     /// Open loops whose exchanges arrive in batches, by ascending batch size, which is in [`Load::users`].
     pub batches: Vec<Load>,
-    /// Whether the readings have the server's processor time; if not, their `busy` is 0.
+    /// Whether the readings have the server's CPU time; if not, their `busy` is 0.
     pub has_processor_time: bool,
-    /// The processor that the server may use, in cores.
+    /// The CPU capacity that the server may use, in cores.
     pub cores: f64,
-    /// The quota with which the processor is limited; `None` for whole cores.
+    /// The CPU quota of the server; `None` for whole cores.
     pub quota: Option<QuotaTimes>,
     /// The rate of the link, if known.
     pub link: Option<Bandwidth>,
@@ -362,7 +363,7 @@ impl Series {
         self.loads.iter().chain(failing)
     }
 
-    /// The selected loads, bursts and batches.
+    /// Returns the selected loads, bursts and batches.
     ///
     /// # Errors
     /// When a selected number of users or batch size was not measured.
@@ -420,7 +421,7 @@ impl Series {
     }
 }
 
-/// The mean disk use of an exchange over the readings of these loads; zero if a reading has no disk use.
+/// Returns the mean disk use of an exchange over the readings of these loads; zero if a reading has no disk use.
 pub fn disk_use(loads: &[Load]) -> DiskUse {
     let readings = loads.iter().flat_map(|load| &load.readings);
     let uses: Option<Vec<DiskUse>> = readings.map(|reading| reading.disk).collect();
@@ -437,8 +438,8 @@ pub fn disk_use(loads: &[Load]) -> DiskUse {
     }
 }
 
-/// The standard deviation of a figure of a reading, relative to the mean of its load and pooled over loads; 0 without
-/// replicates.
+/// Returns the standard deviation of a figure of a reading, relative to the mean of its load and pooled over loads; 0
+/// without replicates.
 pub fn pooled_deviation(loads: &[Load], figure: impl Fn(&Reading) -> f64) -> f64 {
     let mut squares = 0.0;
     let mut freedom = 0;

@@ -3,17 +3,17 @@
 //! An exchange consists of rounds. A round is a round trip on the path, a visit of the link and a visit of the processor. The
 //! connection is a round, and the request is another round. In saturation, every round waits in the same queue.
 //!
-//! A response that is longer than the initial window takes further round trips (RFC 5681, 3.1; RFC 6928). The server has then
-//! already written the response to its socket, and the kernel sends the rest when acknowledgements arrive, so that further
-//! round trips are a delay without queueing. If a tail is longer than slow start explains, the
-//! server causes it, and it is modelled as more rounds.
+//! A response that is longer than the initial window takes further round trips (RFC 5681, 3.1; RFC 6928). The server
+//! has then already written the response to its socket, and the kernel sends the remaining data when acknowledgements
+//! arrive. Further round trips are therefore a delay without queueing. If a tail is longer than slow start explains,
+//! the server causes it, and it is modelled as more rounds.
 //!
 //! A quota is not a slower processor: an exchange runs at full speed, and waits for the next period only if the quota of the
 //! current period is used up. Mean value analysis has no such station.
 //!
-//! If there are fewer workers than users, an exchange first has the delay of the round trips before it needs a worker, in one
-//! piece. The rest of the delay is divided between its rounds. A connection that finds the accept queue full is retried in the
-//! same way as a SYN in Linux.
+//! If there are fewer workers than users, an exchange first has a single delay: the round trips before it needs a
+//! worker. The remaining delay is divided between its rounds. A connection that finds the accept queue full is retried
+//! in the same way as a SYN in Linux.
 
 use fathometer_analysis::statistics::distributions::normal_quantile;
 use fathometer_model::Seed;
@@ -40,11 +40,11 @@ pub struct Shape {
     pub further: Vec<Seconds>,
     /// The coefficient of variation of the delay of a round.
     pub variation: f64,
-    /// The coefficient of variation of the processor time of a round; 1 for an exponential distribution.
+    /// The coefficient of variation of the CPU time of a round; 1 for an exponential distribution.
     pub service_variation: f64,
 }
 
-/// The coefficients of variation of the processor time that a fit tries. They exceed 1 if files have different sizes, or if the
+/// The coefficients of variation of the CPU time that a fit tries. They exceed 1 if files have different sizes, or if the
 /// processor is not always available.
 pub(crate) const SERVICE_VARIATIONS: [f64; 7] = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0];
 
@@ -55,10 +55,10 @@ const MOST_OF_SLOW_START: usize = 8;
 const FURTHER: usize = 1_000;
 
 impl Shape {
-    /// The shape of the lightest of these loads. Exchanges have as many rounds as the median latency has round trips. Some have
-    /// further round trips: from one to the number in the tail percentile, with equal probabilities, so that the mean latency
-    /// is right. If the round-trip time is unknown, there is one round, and the delay is lognormal with the percentiles of the
-    /// load.
+    /// Returns the shape of the lightest of these loads. An exchange has as many rounds as the median latency has round
+    /// trips. Some exchanges have further round trips: from one to the number in the tail percentile, with equal
+    /// probabilities, so that the mean latency is correct. If the round-trip time is unknown, there is one round, and
+    /// the delay is lognormal with the percentiles of the load.
     pub fn of(loads: &[Load], series: &Series) -> Shape {
         let plain = |variation| Shape {
             rounds: vec![1.0],
@@ -88,7 +88,8 @@ impl Shape {
                         further: further(more, longer, trip),
                         ..plain(0.0)
                     },
-                    // The server causes the tail, which hides the further round trips: use those of slow start.
+                    // The server causes the tail, which hides the further round trips. Uses the further round trips of
+                    // slow start.
                     false => {
                         let further = by_probability(&series.further_trips, trip);
                         let longer = longer - mean(&further).0 / trip.0;
@@ -116,14 +117,14 @@ impl Shape {
     }
 }
 
-/// The mean of some delays; 0 if there are none.
+/// Returns the mean of some delays; 0 if there are none.
 fn mean(delays: &[Seconds]) -> Seconds {
     let sum: f64 = delays.iter().map(|delay| delay.0).sum();
     Seconds(sum / delays.len().max(1) as f64)
 }
 
-/// The probabilities of 1, 2, … rounds: `usual` rounds, or from one to `more` additional rounds with equal probabilities.
-/// `longer` is the mean number of additional rounds over all exchanges.
+/// Returns the probabilities of 1, 2, … rounds: `usual` rounds, or from one to `more` additional rounds with equal
+/// probabilities. `longer` is the mean number of additional rounds over all exchanges.
 fn rounds(usual: usize, more: usize, longer: f64) -> Vec<f64> {
     let mut probabilities = vec![0.0; usual + more];
     let mean_more = (more as f64 + 1.0) / 2.0;
@@ -138,8 +139,8 @@ fn rounds(usual: usize, more: usize, longer: f64) -> Vec<f64> {
     probabilities
 }
 
-/// The delays by further round trips: no further round trip, or from one to `most` with equal probabilities. `longer` is the
-/// mean number of further round trips over all exchanges.
+/// Returns the delays by further round trips: no further round trip, or from one to `most` with equal probabilities.
+/// `longer` is the mean number of further round trips over all exchanges.
 fn further(most: usize, longer: f64, trip: Seconds) -> Vec<Seconds> {
     if most == 0 {
         return Vec::new();
@@ -154,7 +155,7 @@ fn further(most: usize, longer: f64, trip: Seconds) -> Vec<Seconds> {
     delays
 }
 
-/// The delays by 0, 1, 2, … further round trips with these probabilities.
+/// Returns the delays by 0, 1, 2, … further round trips with these probabilities.
 fn by_probability(probabilities: &[f64], trip: Seconds) -> Vec<Seconds> {
     let each = probabilities.iter().enumerate();
     let delays = each.flat_map(|(trips, probability)| {
@@ -173,12 +174,12 @@ pub struct Run<'a> {
     pub quota: Option<QuotaTimes>,
     /// The number of measured exchanges.
     pub exchanges: u32,
-    /// The seed of all draws.
+    /// The seed of all random numbers.
     pub seed: Seed,
 }
 
 impl Run<'_> {
-    /// Simulates the network in which an exchange has the processor time `demand`.
+    /// Simulates the network in which an exchange has the CPU time `demand`.
     ///
     /// # Errors
     /// When a parameter is out of range.
@@ -248,7 +249,7 @@ impl Run<'_> {
         Ok(simulation.run()?)
     }
 
-    /// The distribution of the processor time of a round.
+    /// Returns the distribution of the CPU time of a round.
     fn service(&self, mean: Seconds) -> Distribution {
         match self.shape.service_variation {
             1.0 => Distribution::Exponential(mean),
@@ -256,8 +257,8 @@ impl Run<'_> {
         }
     }
 
-    /// The number of exchanges before the measurement. If the backlog overflows, users wait for retries, and the steady state
-    /// is reached later.
+    /// Returns the number of exchanges before the measurement. If the backlog overflows, users wait for retries, and
+    /// the steady state is reached later.
     fn warm_up(&self, limits: Option<Limits>, users: u32) -> u32 {
         match limits {
             Some(limits) if users > limits.room() => self.exchanges.max(10 * users),
@@ -265,7 +266,7 @@ impl Run<'_> {
         }
     }
 
-    /// The service time of an exchange at the processor, over all rounds, and the processor's discipline.
+    /// Returns the service time of an exchange at the processor, over all rounds, and the processor's discipline.
     fn processor(
         &self,
         fitted: &Fitted,
@@ -289,7 +290,8 @@ impl Run<'_> {
         }
     }
 
-    /// Delay stations, one after another, with these means. The variation of their sum is that of the shape.
+    /// Returns delay stations in series, with these means. The variation of their summed delay is the variation of the
+    /// shape.
     fn delays(&self, means: &[Seconds]) -> Vec<SimulatedStation> {
         let sum: f64 = means.iter().map(|mean| mean.0).sum();
         let squares: f64 = means.iter().map(|mean| mean.0 * mean.0).sum();
@@ -335,7 +337,7 @@ impl Run<'_> {
 /// The number of steps of the fit of the delay. The latency depends almost linearly on the delay.
 const STEPS: u32 = 4;
 
-/// The handshake of an exchange's own connection, if it takes time.
+/// Returns the handshake of an exchange's own connection, if it takes time.
 fn handshake(fitted: &Fitted, limits: Limits) -> Option<Handshake> {
     let (before, _) = fitted.delays(limits.before);
     (limits.connects && before.0 > 0.0).then(|| Handshake::linux(Seconds(0.5 * before.0)))

@@ -9,8 +9,9 @@ const INITIAL_WINDOW: u64 = 10;
 /// The approximate size of a response's header section, in bytes.
 const FIELDS: u64 = 300;
 
-/// The probabilities that a response on a new connection takes 0, 1, 2, … round trips more than that of its request. In slow
-/// start, the window doubles with each round trip (RFC 5681, 3.1, with an acknowledgement for each segment).
+/// Returns the probabilities that a response on a new connection takes 0, 1, 2, … round trips in addition to the round
+/// trip of its request. In slow start, the window doubles with each round trip (RFC 5681, 3.1, with an acknowledgement
+/// for each segment).
 pub(crate) fn further_trips(files: &[CachedFile], segment: Bytes) -> Vec<f64> {
     let mut shares = Vec::new();
     for file in files {

@@ -58,7 +58,7 @@ fn network(demand: f64, cores: f64) -> Network {
     }
 }
 
-/// The exact solution and its processor time, by a fixed-point iteration with steps of one half.
+/// Returns the exact solution and its CPU time, by a fixed-point iteration with damping factor 0.5.
 fn exact(cost: Cost, cores: f64, users: u32) -> (Solution, f64) {
     let mut demand = cost.busy + cost.alone;
     for _ in 0..200 {
@@ -70,7 +70,7 @@ fn exact(cost: Cost, cores: f64, users: u32) -> (Solution, f64) {
     (network(demand, cores).solve(users).unwrap(), demand)
 }
 
-/// Two replicates per load, one above and one below the exact figures by `noise`.
+/// Returns two replicates per load, one above and one below the exact figures by `noise`.
 fn series(cost: Cost, cores: f64, noise: f64) -> Series {
     let loads = LOADS.map(|users| {
         let (exact, demand) = exact(cost, cores, users);
@@ -141,14 +141,14 @@ fn light_loads_of_a_known_network_predict_the_others() {
     ] {
         let series = series(cost, cores, 0.01);
         let prediction = predict(&series, &"users=1x".parse().unwrap(), &options());
-        // Only a prediction without a scenario is compared with the measurement, even if the scenario has no effect.
+        // A prediction with a scenario is not compared with the measurement, even if the scenario has no effect.
         assert!(prediction.unwrap().rows[0].throughput_compared.is_none());
         let prediction = predict(&series, &Default::default(), &options()).unwrap();
         assert!(prediction.fitted_users.len() < LOADS.len());
         let mut predicted = 0;
         for row in &prediction.rows {
             let (Some(rate), Some(mean)) = (row.throughput_compared, row.mean_compared) else {
-                // Twice the largest measured number.
+                // 128 is twice the largest measured number of users.
                 assert_eq!(row.users, 128);
                 continue;
             };
@@ -194,15 +194,15 @@ fn the_simplest_law_that_passes_is_chosen() {
     assert!((background_cores - FALLING.background).abs() < 0.002);
 }
 
-/// The mean processor time of a round of the server with a quota.
+/// The mean CPU time of a round of the server with a quota.
 const ROUND: Seconds = Seconds(90e-6);
 
-/// A server with a quota whose exchanges have two to four rounds, by simulation with its own seeds.
+/// Returns a server with a quota whose exchanges have two to four rounds, by simulation with its own seeds.
 fn with_quota(users: u32) -> Load {
     with_quota_and(users, Distribution::Exponential(ROUND))
 }
 
-/// The same server with another distribution of the processor time.
+/// Returns the same server with another distribution of the CPU time.
 fn with_quota_and(users: u32, service: Distribution) -> Load {
     let station = |name: &str, service, discipline| SimulatedStation {
         name: name.to_owned(),
@@ -313,7 +313,7 @@ fn the_interval_of_the_tail_has_all_variations_that_light_loads_allow() {
         };
         LOADS.map(|users| with_quota_and(users, service.clone()))
     };
-    // The latencies of one and two users do not show how much the processor time varies.
+    // The latencies of one and two users do not show the variation of the CPU time.
     let light = Options {
         fit: Selection {
             users: vec![1, 2],
@@ -340,14 +340,14 @@ fn the_interval_of_the_tail_has_all_variations_that_light_loads_allow() {
         let tails = tails(variation);
         assert!(
             tails.iter().all(|tail| tail.within),
-            "{variation}: {tails:?}"
+            "variation {variation}: {tails:?}"
         );
     }
 }
 
 #[test]
 fn bursts_show_what_an_exchange_costs_among_many() {
-    // Nearly all processor time is that of wake-ups: more than the assumed share.
+    // Wake-ups take nearly all CPU time, which is more than the assumed share.
     let cost = Cost {
         busy: 40e-6,
         alone: 220e-6,
@@ -373,11 +373,12 @@ fn bursts_show_what_an_exchange_costs_among_many() {
     let [error, error_with] = [without, with].map(|compared| compared.error_share.abs());
     assert!(
         error_with < 0.05 && error > 2.0 * error_with,
-        "{error} {error_with}"
+        "error {error} without bursts, {error_with} with bursts"
     );
 }
 
-/// Batches of `size` exchanges at a light load. The processor time of an exchange depends on the number that remain.
+/// Batches of `size` exchanges at a light load. The CPU time of an exchange depends on the number of exchanges that
+/// remain.
 fn batch(cost: Cost, size: u32, noise: f64) -> Load {
     let rate = 200.0;
     let shared = (1..=size).map(|left| cost.alone / (1.0 + f64::from(left)));
@@ -423,7 +424,10 @@ fn batches_show_what_an_exchange_costs_among_many() {
     let with = predict(&series, &Default::default(), &options()).unwrap();
     assert_eq!(with.batch_sizes, [16, 64]);
     let found = at_64(&with);
-    assert!(found < 0.03 && error > 2.0 * found, "{error} {found}");
+    assert!(
+        found < 0.03 && error > 2.0 * found,
+        "without {error}, with {found}"
+    );
     let row = with.rows.iter().find(|row| row.users == 64).unwrap();
     assert!(row.throughput_compared.unwrap().within);
     // With selected users, only selected batches are fitted.
@@ -440,7 +444,8 @@ fn batches_show_what_an_exchange_costs_among_many() {
     assert!(matches!(refused, Err(PredictError::Unusable(reason)) if reason.contains("of 32")));
 }
 
-/// If a fifth of the processor time is shared, it looks constant at light loads: the law is wrong for many exchanges.
+/// If exchanges share a fifth of the CPU time, it looks constant at light loads, and the fitted law is wrong at high
+/// loads.
 #[test]
 fn without_bursts_the_interval_allows_for_another_law() {
     let cost = Cost {
@@ -491,7 +496,7 @@ fn a_larger_processor_raises_the_capacity_and_not_the_light_load() {
         let found = of(users).throughput_per_s.value;
         assert!(
             (found / exact.throughput.0 - 1.0).abs() < 0.03,
-            "{users}: {found}"
+            "{users} users: {found}"
         );
     }
     let effect = prediction.effect.unwrap();
@@ -507,7 +512,7 @@ fn a_larger_processor_raises_the_capacity_and_not_the_light_load() {
     );
 }
 
-/// A measured elasticity of throughput of 0.5 (0.4 to 0.6) to a limit, from a step of this factor.
+/// Returns a measured elasticity of throughput to a limit: 0.5 (0.4 to 0.6), from a step by this factor.
 fn half(resource: Resource, factor: f64) -> Elasticity {
     let estimate = |value: f64| Estimate {
         n: 5,
@@ -536,7 +541,7 @@ fn half(resource: Resource, factor: f64) -> Elasticity {
 #[test]
 fn elasticities_of_a_known_network_are_predicted() {
     let mut series = series(CONSTANT, 0.2, 0.001);
-    // The median of the lightest load has two round trips, and the further round trips fill the rest of the delay.
+    // The median of the lightest load has two round trips, and further round trips fill the remaining delay.
     series.round_trip = Some(Seconds(0.004));
     let limits = [
         half(Resource::Cpu, 1.25),
@@ -555,7 +560,7 @@ fn elasticities_of_a_known_network_are_predicted() {
         elasticities(&series, &measured, &options()).unwrap()
     };
     let value = |row: &StepRow| row.throughput.unwrap().value;
-    // A single user: 9 ms of delay and 1 ms at the processor. A step removes a fifth of one of them.
+    // A single user has 9 ms of delay and 1 ms at the processor. A step shortens one of these times by a fifth.
     let found = at(1, 0.2);
     assert!(!found.has_other_quota);
     let step = 1.25_f64.ln();
@@ -563,9 +568,15 @@ fn elasticities_of_a_known_network_are_predicted() {
         .iter()
         .zip([(10.0_f64 / 9.8).ln() / step, (10.0_f64 / 8.2).ln() / step])
     {
-        assert!((value(row) - expected).abs() < 0.02, "{row:?} {expected}");
+        assert!(
+            (value(row) - expected).abs() < 0.02,
+            "{row:?}, expected {expected}"
+        );
         let mean = row.mean.unwrap().value;
-        assert!((mean + expected).abs() < 0.02, "{row:?} {expected}");
+        assert!(
+            (mean + expected).abs() < 0.02,
+            "{row:?}, expected {expected}"
+        );
     }
     for row in &found.steps[3..] {
         assert!(row.throughput.is_none() && row.not_predicted.is_some());
@@ -582,7 +593,7 @@ fn elasticities_of_a_known_network_are_predicted() {
         "{text}"
     );
     assert!(
-        text.contains("Note: disk-bytes is not predicted: the model does not contain it."),
+        text.contains("Note: disk-bytes is not predicted: the model does not contain this limit."),
         "{text}"
     );
     // With four times the quota, 10 users no longer saturate the processor.
@@ -613,7 +624,7 @@ fn a_slower_link_becomes_the_bottleneck() {
 #[test]
 fn a_change_of_an_unknown_link_is_not_predicted() {
     let gigabit: Bandwidth = "1Gbit/s".parse().unwrap();
-    // Without the rate, and with the rate but without the bytes of an exchange.
+    // The rate is unknown, or the rate is known and the bytes of an exchange are unknown.
     for rate in [None, Some(gigabit)] {
         let mut series = series(CONSTANT, 4.0, 0.01);
         series.link = rate;
@@ -688,7 +699,7 @@ fn the_scalability_law_predicts_a_series_without_processor_time() {
 
 #[test]
 fn what_no_law_describes_is_not_predicted() {
-    // A processor time that alternates between loads.
+    // A CPU time that alternates between loads.
     let uneven = |rate: f64| match (rate.log2() as u32) % 2 {
         0 => 100e-6,
         _ => 300e-6,

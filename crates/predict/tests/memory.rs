@@ -1,4 +1,5 @@
-//! A server whose page cache holds a part of its files: light loads predict the effect of another amount of memory.
+//! Tests of a server whose page cache contains a part of its files: light loads predict the effect of another amount of
+//! memory.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use fathometer_queueing::closed::{Network, Station};
 const FILES: u32 = 400;
 /// Seconds of the single disk read of a file.
 const READ: f64 = 0.002;
-/// The size of a file; beside the page cache, the host needs 6 MiB.
+/// The size of a file; in addition to the page cache, the host needs 6 MiB.
 const FILE: u64 = 128 << 10;
 const OTHER: u64 = 6 << 20;
 
@@ -29,7 +30,7 @@ fn files() -> Vec<CachedFile> {
     (1..=FILES).map(file).collect()
 }
 
-/// The share of requests that an LRU cache misses, counted over many requests.
+/// Returns the share of requests that an LRU cache misses, counted over many requests.
 fn misses(cached: usize) -> f64 {
     let files = files();
     let seed = Seed(3).stream("requests");
@@ -66,7 +67,7 @@ fn network(misses: f64) -> Network {
     }
 }
 
-/// A series measured with memory for a hundred files.
+/// Returns a series measured with memory for a hundred files.
 fn series() -> Series {
     let missed = misses(100);
     let load = |users| {

@@ -24,12 +24,12 @@ const WORKERS: u32 = 4;
 const BACKLOG: u32 = 16;
 const TIMEOUT: f64 = 0.5;
 
-/// The server, by simulation with its own seed.
+/// Returns the server, by simulation with its own seed.
 fn server(users: u32, workers: u32) -> SimulationResult {
     behind(PATH, &[Seconds(0.0)], users, workers)
 }
 
-/// The same server behind another path. Each exchange also has one of the delays `further`, without a worker.
+/// Returns the same server behind another path. Each exchange also has one of the delays `further`, without a worker.
 fn behind(path: f64, further: &[Seconds], users: u32, workers: u32) -> SimulationResult {
     let station = |name: &str, service, discipline| SimulatedStation {
         name: name.to_owned(),
@@ -165,7 +165,7 @@ fn light_loads_and_stated_workers_predict_saturation_and_errors() {
         let row = at(&prediction, users);
         for compared in [row.throughput_compared, row.mean_compared] {
             let error = compared.unwrap().error_share.abs();
-            assert!(error < 0.04, "{users}: {row:?}");
+            assert!(error < 0.04, "{users} users: {row:?}");
         }
         let workers = row.workers.unwrap();
         let measured = workers.errors_measured_share.unwrap();
@@ -173,7 +173,8 @@ fn light_loads_and_stated_workers_predict_saturation_and_errors() {
         assert_eq!(row.bottleneck, "workers", "{row:?}");
         assert_eq!(row.saturated, users >= 8, "{row:?}");
     }
-    // Four workers of 21 ms. Of 64 users 21 have a place, and each of the others fails after half a second at most.
+    // Four workers of 21 ms. Of 64 users, 21 have a worker or a slot in the accept queue. The exchanges of the other
+    // users fail after 0.5 s at most.
     let last = at(&prediction, 64);
     assert!((last.throughput_per_s.value / 190.5 - 1.0).abs() < 0.04);
     let errors = last.workers.unwrap().errors_share;
@@ -237,7 +238,7 @@ fn without_its_workers_the_prediction_misses_them() {
         assert!(matches!(error, PredictError::Scenario(_)), "{error}");
         assert!(error.to_string().contains("--workers N"), "{error}");
     }
-    // An absolute number needs no measured number.
+    // An absolute number of workers needs no measured number.
     let limited = predict(&series, &"workers=4".parse().unwrap(), &options()).unwrap();
     assert_eq!(at(&limited, 16).bottleneck, "workers");
 }
@@ -263,7 +264,7 @@ fn twice_the_workers_double_the_throughput_until_the_processor_is_saturated() {
     assert_eq!(row.workers.unwrap().errors_share, 0.0);
     let effect = twice.effect.unwrap().throughput_share;
     assert!((effect.value - 1.0).abs() < 0.06, "{effect:?}");
-    // As many workers as users: the processor limits, as in the network without workers.
+    // With as many workers as users, the processor is the bottleneck, as in the network without workers.
     let row = at(&many, 64);
     let network = Network {
         think: Seconds(0.0),

@@ -1,4 +1,4 @@
-//! Bounds that hold for every closed network with given demands.
+//! Bounds of closed networks with given demands.
 //!
 //! Source: Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5.
 
@@ -61,8 +61,9 @@ fn needs(network: &Network, users: u32) -> Needs {
     }
 }
 
-/// The asymptotic bounds, section 5.2. The upper bound of the throughput is the lower of two: that without queueing and that of
-/// the saturated bottleneck. The lower bound assumes that every exchange waits for all others at every station.
+/// Returns the asymptotic bounds, section 5.2. The upper bound of the throughput is the lower of two throughputs:
+/// without queueing, and at the saturated bottleneck. The lower bound assumes that every exchange waits for all others
+/// at every station.
 pub fn asymptotic(network: &Network, users: u32) -> Bounds {
     let needs = needs(network, users);
     let most = (needs.users / (needs.total + needs.think)).min(1.0 / needs.largest);
@@ -70,7 +71,7 @@ pub fn asymptotic(network: &Network, users: u32) -> Bounds {
     needs.bounds(least, most)
 }
 
-/// The number of users from which exchanges queue: where the two asymptotes of the throughput cross (5.2.1).
+/// Returns the number of users from which exchanges queue: where the two asymptotes of the throughput cross (5.2.1).
 pub fn crossing(network: &Network) -> f64 {
     let needs = needs(network, 1);
     (needs.total + needs.think) / needs.largest
@@ -98,11 +99,11 @@ mod tests {
                 let x = exact.throughput.0;
                 assert!(
                     bounds.least.0 <= x * (1.0 + 1e-12),
-                    "{users}: {bounds:?} {x}"
+                    "{users} users: {bounds:?}, throughput {x}"
                 );
                 assert!(
                     bounds.most.0 >= x * (1.0 - 1e-12),
-                    "{users}: {bounds:?} {x}"
+                    "{users} users: {bounds:?}, throughput {x}"
                 );
                 assert!(bounds.fastest.0 <= exact.response.0 * (1.0 + 1e-9));
                 assert!(bounds.slowest.0 >= exact.response.0 * (1.0 - 1e-9));

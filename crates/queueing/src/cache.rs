@@ -29,7 +29,7 @@ pub struct CacheSolution {
     pub byte_hits: f64,
 }
 
-/// The hit ratios of a cache of `capacity`.
+/// Returns the hit ratios of a cache of `capacity`.
 ///
 /// # Errors
 /// When a popularity is negative or not finite, or all popularities are 0.
@@ -111,7 +111,7 @@ mod tests {
             .collect()
     }
 
-    /// The share of requests that an LRU cache serves, counted.
+    /// Returns the share of requests that an LRU cache serves, counted.
     fn simulated(files: &[CachedFile], capacity: u64, requests: u64) -> f64 {
         let mut sums = Vec::new();
         let mut total = 0.0;

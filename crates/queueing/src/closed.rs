@@ -1,11 +1,11 @@
 //! Closed networks of one class: a fixed number of users who think, visit the stations and begin again.
 //!
 //! The result is the exact solution of mean value analysis (Reiser and Lavenberg: "Mean-value analysis of closed
-//! multichain queuing networks", JACM 27, 1980). The recursion of mean value analysis for multiserver stations computes the
-//! probability of an empty station as 1 minus a sum near 1, and loses all digits if the station saturates (Chandy and Sauer,
-//! CACM 23, 1980; Casale, "A note on stable flow-equivalent aggregation", QUESTA 60, 2008). Therefore the same solution is
-//! computed by Buzen's convolution (CACM 16, 1973) in a form whose terms are all positive. With demand D and c servers, the
-//! generating function of a station's factors f(k) = f(k-1) D / min(k, c) is
+//! multichain queuing networks", JACM 27, 1980). The recursion of mean value analysis for multiserver stations computes
+//! the probability of an empty station as 1 minus a sum near 1. It loses all digits if the station saturates (Chandy
+//! and Sauer, CACM 23, 1980; Casale, "A note on stable flow-equivalent aggregation", QUESTA 60, 2008). Therefore the
+//! same solution is computed by Buzen's convolution (CACM 16, 1973) in a form whose terms are all positive. With demand
+//! D and c servers, the generating function of a station's factors f(k) = f(k-1) D / min(k, c) is
 //!
 //! ```text
 //! F(z) = A(z) / (1 - D z / c),   A(z) = 1 + sum over 0 < k < c of f(k-1) D (1/k - 1/c) z^k
@@ -24,7 +24,7 @@ pub const MOST_USERS: u32 = 100_000;
 pub enum Servers {
     /// This number; at least 1.
     Count(u32),
-    /// All customers: a delay without queueing.
+    /// All customers at the same time: a delay without queueing.
     Unlimited,
 }
 
@@ -40,7 +40,7 @@ pub struct Station {
 }
 
 impl Station {
-    /// A station with this number of servers.
+    /// Creates a station with this number of servers.
     pub fn queue(name: &str, demand: Seconds, servers: u32) -> Station {
         Station {
             name: name.to_owned(),
@@ -49,7 +49,7 @@ impl Station {
         }
     }
 
-    /// A station without queueing.
+    /// Creates a station without queueing.
     pub fn delay(name: &str, demand: Seconds) -> Station {
         Station {
             name: name.to_owned(),
@@ -103,7 +103,7 @@ pub struct StationSolution {
 }
 
 impl Network {
-    /// The exact solution for a number of users.
+    /// Returns the exact solution for a number of users.
     ///
     /// # Errors
     /// When a parameter is out of its range.
@@ -140,7 +140,7 @@ impl Network {
         })
     }
 
-    /// The exact throughput. This is faster than [`Network::solve`].
+    /// Returns the exact throughput. This is faster than [`Network::solve`].
     ///
     /// # Errors
     /// When a parameter is out of its range.
@@ -149,8 +149,8 @@ impl Network {
         Ok(ratio(&self.constants(users, None), users))
     }
 
-    /// The normalisation constants of populations 0 to `users`, without the station at `left_out`. The parameters must
-    /// be in their range ([`Network::check`]).
+    /// Returns the normalisation constants of populations 0 to `users`, without the station at `left_out`. The
+    /// parameters must be in their range ([`Network::check`]).
     pub(crate) fn constants(&self, users: u32, left_out: Option<usize>) -> Vec<Wide> {
         let kept = || {
             let stations = self.stations.iter().enumerate();
@@ -228,8 +228,8 @@ fn convolve(constants: &mut [Wide], demand: Seconds, servers: u32) {
     }
 }
 
-/// The mean number of customers at a station: the mean of the marginal distribution p(j | N) = f(j) G'(N - j) / G(N), where G'
-/// is without the station.
+/// Returns the mean number of customers at a station: the mean of the marginal distribution p(j | N) = f(j) G'(N - j) /
+/// G(N), where G' is without the station.
 pub(crate) fn mean_customers(demand: Seconds, servers: u32, others: &[Wide], whole: Wide) -> f64 {
     let users = others.len() - 1;
     let mut factor = Wide::new(1.0);

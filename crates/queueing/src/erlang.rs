@@ -20,9 +20,9 @@ pub fn waiting(load: f64, servers: u32) -> f64 {
     blocked / (1.0 - load / c * (1.0 - blocked))
 }
 
-/// The probability that an arrival finds an M/M/c/K system full: all of `servers` servers (at least 1) are busy, and all of
-/// `places` waiting places are taken. w(k) is the weight of k customers, and S(k) the sum of the weights up to k:
-/// P(k) = w(k) / S(k) and w(k+1) = w(k) load / c give P(k+1) from P(k) without a term that overflows.
+/// Returns the probability that an arrival finds an M/M/c/K system full: all `servers` servers (at least 1) are busy,
+/// and all `places` slots of the queue are taken. w(k) is the weight of k customers, and S(k) the sum of the weights up
+/// to k: P(k) = w(k) / S(k) and w(k+1) = w(k) load / c give P(k+1) from P(k) without a term that overflows.
 pub fn full(load: f64, servers: u32, places: u32) -> f64 {
     let ratio = load / f64::from(servers);
     (0..places).fold(blocking(load, servers), |full, _| {
@@ -39,7 +39,7 @@ mod tests {
         // Erlang B: 5 erlangs, 10 lines: 0.018385. Erlang C of the same load: 0.036105.
         assert!((blocking(5.0, 10) - 0.018_385).abs() < 1e-6);
         assert!((waiting(5.0, 10) - 0.036_105).abs() < 1e-6);
-        // One server: the utilisation.
+        // With one server, an arrival waits with a probability that equals the utilisation.
         assert!((waiting(0.7, 1) - 0.7).abs() < 1e-15);
         assert_eq!(waiting(2.0, 2), 1.0);
         assert!(blocking(5000.0, 5000).is_finite());

@@ -1,6 +1,6 @@
 //! Queueing models: pure functions of their parameters.
 //!
-//! | module | what | source |
+//! | module | content | source |
 //! |---|---|---|
 //! | [`bounds`] | asymptotic bounds | Lazowska, Zahorjan, Graham, Sevcik: "Quantitative System Performance" (1984), chapter 5 |
 //! | [`scalability`] | the Universal Scalability Law, fitted | Gunther: "Guerrilla Capacity Planning" (2007), chapters 4 to 6 |

@@ -13,8 +13,8 @@
 //!
 //! In other cases it deviates from the exact solution; `simulation/admission_tests.rs` has the deviations.
 //!
-//! H are the constants of the users outside, and G those of the stations that need a worker. The constants T of the whole
-//! network are sums of positive terms, so that no digits are lost:
+//! H are the constants of the users outside, and G the constants of the stations that need a worker. The constants T of
+//! the whole network are sums of positive terms, so that no digits are lost:
 //!
 //! ```text
 //! T(N) = sum over n of f(n) H(N - n),   f(n) = G(n) up to W,   f(n) = f(n-1) / X(W) beyond
@@ -24,7 +24,7 @@ use crate::closed::{Network, Servers, Solution, Station, StationSolution, mean_c
 use crate::wide::Wide;
 use crate::{ModelError, PerSecond, Seconds};
 
-/// The name of the station that stands for the workers in a solution.
+/// The name of the station that represents the workers in a solution.
 pub const WORKERS: &str = "workers";
 
 /// Probabilities below this are left out of means.
@@ -55,8 +55,8 @@ struct Constants {
 }
 
 impl LimitedNetwork {
-    /// The solution for a number of users. Its stations are those of the network in their order, and [`WORKERS`], which has
-    /// the number of exchanges that wait for a worker, and the share of busy workers.
+    /// Returns the solution for a number of users. Its stations are the network's stations in their order, followed by
+    /// [`WORKERS`] with the number of exchanges that wait for a worker and the share of busy workers.
     ///
     /// # Errors
     /// When a parameter is out of its range.
@@ -149,7 +149,7 @@ impl LimitedNetwork {
         }
     }
 
-    /// The constants of users who think or are on their way to the server: z^n / n!.
+    /// Returns the constants of users who think or are on their way to the server: z^n / n!.
     fn outside(&self, users: u32) -> Vec<Wide> {
         let time = self.think.0 + self.before.0;
         let mut constants = vec![Wide::new(1.0)];
@@ -161,7 +161,7 @@ impl LimitedNetwork {
     }
 }
 
-/// The mean number of exchanges at a station that needs a worker.
+/// Returns the mean number of exchanges at a station that needs a worker.
 fn customers(inside: &Network, place: usize, constants: &Constants) -> f64 {
     let station = &inside.stations[place];
     let whole = &constants.inside;

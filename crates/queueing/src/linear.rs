@@ -37,7 +37,7 @@ pub(crate) fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Ve
     Some(solution)
 }
 
-/// The inverse of a matrix; `None` if the matrix is singular to working precision.
+/// Returns the inverse of a matrix; `None` if the matrix is singular to working precision.
 pub(crate) fn inverse(matrix: &[Vec<f64>]) -> Option<Vec<Vec<f64>>> {
     let n = matrix.len();
     let columns: Option<Vec<Vec<f64>>> = (0..n)

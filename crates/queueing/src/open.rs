@@ -57,7 +57,7 @@ pub fn solve(stations: &[OpenStation]) -> Result<Vec<OpenSolution>, ModelError> 
         .collect()
 }
 
-/// The steady state of a station at an arrival rate.
+/// Returns the steady state of a station at an arrival rate.
 fn visit(station: &OpenStation, rate: PerSecond) -> Result<OpenSolution, ModelError> {
     let load = rate * station.service;
     let c = f64::from(station.servers);

@@ -22,7 +22,7 @@ pub struct Scalability {
     pub rate: Estimated,
     /// σ, contention: the share of the work that is serial.
     pub contention: Estimated,
-    /// κ, coherency: the cost of pairs of users.
+    /// κ, coherency: the cost per pair of users.
     pub coherency: Estimated,
     /// The standard deviation of measured throughputs from the law, as a share.
     pub residual: f64,
@@ -53,7 +53,7 @@ impl Scalability {
         loads.dedup();
         if loads.len() < 4 {
             return Err(ModelError::NotIdentified(format!(
-                "three parameters of the scalability law from {} loads; measure at least 4",
+                "{} loads do not determine the three parameters of the scalability law; measure at least 4",
                 loads.len()
             )));
         }
@@ -106,13 +106,13 @@ impl Scalability {
         }
     }
 
-    /// The throughput of a number of users.
+    /// Returns the throughput of a number of users.
     pub fn throughput(&self, users: f64) -> PerSecond {
         PerSecond(law(&self.parameters(), users))
     }
 
-    /// The standard error of [`Scalability::throughput`], by the delta method. It is the error of the law, not of a
-    /// measurement.
+    /// Returns the standard error of [`Scalability::throughput`], by the delta method. It is the error of the law, not
+    /// of a measurement.
     pub fn error(&self, users: f64) -> PerSecond {
         let slopes = slopes(&self.parameters(), users);
         let mut variance = 0.0;
@@ -151,14 +151,14 @@ fn law(parameters: &[f64], n: f64) -> f64 {
     parameters[0] * n / denominator(parameters, n)
 }
 
-/// The derivatives of the law by λ, σ and κ.
+/// Returns the derivatives of the law by λ, σ and κ.
 fn slopes(parameters: &[f64], n: f64) -> [f64; 3] {
     let d = denominator(parameters, n);
     let common = -parameters[0] * n / (d * d);
     [n / d, common * (n - 1.0), common * n * (n - 1.0)]
 }
 
-/// The linear form: N/X = a + b (N-1) + c N (N-1), with weights that make deviations relative.
+/// Returns the linear form: N/X = a + b (N-1) + c N (N-1), with weights that make deviations relative.
 fn start(points: &[(u32, PerSecond)]) -> Option<Vec<f64>> {
     let mut normal = vec![vec![0.0; 3]; 3];
     let mut right = vec![0.0; 3];
@@ -178,7 +178,7 @@ fn start(points: &[(u32, PerSecond)]) -> Option<Vec<f64>> {
     (a > 0.0).then(|| vec![1.0 / a, b / a, c / a])
 }
 
-/// The sum of squared relative deviations.
+/// Returns the sum of squared relative deviations.
 fn squares(points: &[(u32, PerSecond)], parameters: &[f64]) -> f64 {
     let deviations = points
         .iter()
@@ -203,8 +203,8 @@ fn normal_equations(points: &[(u32, PerSecond)], parameters: &[f64]) -> (Vec<Vec
     (normal, gradient)
 }
 
-/// The square roots of a matrix's diagonal, which scale its rows: λ, σ and κ differ by orders of magnitude, and a pivot must be
-/// compared with the scale of its row.
+/// Returns the square roots of a matrix's diagonal, which scale its rows. λ, σ and κ differ by orders of magnitude, so
+/// a pivot must be compared with the scale of its row.
 fn scales(matrix: &[Vec<f64>]) -> Option<Vec<f64>> {
     let scales: Vec<f64> = (0..matrix.len()).map(|k| matrix[k][k].sqrt()).collect();
     scales

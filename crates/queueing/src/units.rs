@@ -11,7 +11,7 @@ pub struct Seconds(pub f64);
 pub struct PerSecond(pub f64);
 
 impl Seconds {
-    /// A time given in milliseconds.
+    /// Converts a time from milliseconds.
     pub fn from_ms(milliseconds: f64) -> Seconds {
         Seconds(milliseconds / 1e3)
     }

@@ -16,7 +16,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// A curve through these points, in any order; points with the same throughput are averaged.
+    /// Creates a curve through these points, in any order; points with the same throughput are averaged.
     ///
     /// # Errors
     /// When there is no point, or a coordinate is negative or not finite.
@@ -49,7 +49,7 @@ impl Curve {
         })
     }
 
-    /// The demand at a throughput.
+    /// Returns the demand at a throughput.
     pub fn at(&self, rate: PerSecond) -> Seconds {
         let above = self.points.partition_point(|(known, _)| *known < rate);
         let last = self.points.len() - 1;

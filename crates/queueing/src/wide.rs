@@ -30,7 +30,7 @@ impl Wide {
         .normalised()
     }
 
-    /// The quotient of two numbers, which must be in the range of `f64`.
+    /// Returns the quotient of two numbers, which must be in the range of `f64`.
     pub(crate) fn over(self, other: Wide) -> f64 {
         if self.mantissa == 0.0 {
             // The exponent of zero has no meaning.

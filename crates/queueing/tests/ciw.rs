@@ -77,7 +77,7 @@ show(ciw.create_network(
     routing=[[0.0, 1.0], [1.0, 0.0]], number_of_servers=[float('inf'), 3]), 3, 2, 2)
 ";
 
-/// Ciw's figures, one list per network; `None` when it is not installed.
+/// Runs Ciw and returns its figures, one list per network; `None` if Ciw is not installed.
 fn figures() -> Option<Vec<Vec<f64>>> {
     let text = python("ciw", SCRIPT, &[])?;
     let line = |line: &str| {
@@ -120,7 +120,7 @@ fn network(source: Source, stations: Vec<SimulatedStation>, limits: (u32, u32)) 
     }
 }
 
-/// The networks of [`SCRIPT`].
+/// Returns the networks of [`SCRIPT`].
 fn ours() -> [Simulation; 3] {
     [
         network(

@@ -1,4 +1,4 @@
-//! The models agree with those of the package `queueing` for GNU Octave (Marzolla, QEST 2010), which were written
+//! Tests that the models agree with the package `queueing` for GNU Octave (Marzolla, QEST 2010), which was written
 //! independently.
 #![expect(
     clippy::disallowed_types,
@@ -61,7 +61,7 @@ end
 [U R Q X p0 c] = qsmmmk(8, 1, 4, 24); show(a, b, c);
 "#;
 
-/// Octave's figures, one list per case; `None` when it is not installed.
+/// Runs Octave and returns its figures, one list per case; `None` if Octave is not installed.
 fn figures(script: &str) -> Option<Vec<Vec<f64>>> {
     let output = Command::new("octave-cli")
         .args(["--no-init-file", "--quiet", "--eval", script])
@@ -87,7 +87,7 @@ fn figures(script: &str) -> Option<Vec<Vec<f64>>> {
     Some(text.lines().map(line).collect())
 }
 
-/// Throughput, customers and utilisations of the queueing stations.
+/// Returns throughput, customers and utilisations of the queueing stations.
 fn solved(think: f64, users: u32, stations: Vec<Station>) -> Vec<f64> {
     let queues = stations
         .iter()
@@ -169,7 +169,7 @@ fn open_network() -> Vec<f64> {
     all
 }
 
-/// The throughput and the number of exchanges at a server with four workers.
+/// Returns the throughput and the number of exchanges at a server with four workers.
 fn four_workers(think: f64, users: u32) -> Vec<f64> {
     let network = LimitedNetwork {
         think: Seconds(think),

@@ -1,4 +1,5 @@
-//! Tests: which figures of a rank with the right secret are accepted, and which are refused.
+//! Tests for the figures of a rank with the right secret: possible figures are accepted, impossible figures are
+//! refused.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::reports::{FACTS, INTERVALS, json, part, record};
 use crate::spool::{Spool, SpoolHeader, SpoolWriter, whole};
 use crate::whole::{FiguresError, Whole, encode_part, encode_record};
 
-/// More than any rank of [`FACTS`] may count.
+/// A count above the limit of every rank of [`FACTS`].
 const ABSURD: u64 = 1 << 59;
 
 type ChangeOfRecord = fn(&mut RankRecord);
@@ -95,7 +96,7 @@ fn intervals_with_absurd_figures_are_refused_one_by_one_and_in_sum() {
             "{place}: {refused:?}"
         );
     }
-    // Each interval is possible, but not all of them together.
+    // Each interval is within the limits, but the sum of all intervals exceeds them.
     let mut whole = Whole::new(FACTS);
     let taken = (0..INTERVALS).find(|&interval| {
         let mut large = part(1, interval);
@@ -105,7 +106,7 @@ fn intervals_with_absurd_figures_are_refused_one_by_one_and_in_sum() {
     assert_eq!(taken, Some(2));
 }
 
-/// The largest accepted figures, from each of many ranks: no sum overflows, and everything is printed.
+/// Reports the largest accepted figures from each of many ranks: no sum overflows, and every figure is printed.
 #[test]
 fn the_largest_figures_of_all_ranks_can_be_summed_and_printed() {
     let facts = TestFacts { ranks: 64, ..FACTS };
@@ -172,7 +173,7 @@ fn a_spool_with_absurd_figures_is_refused_with_its_rank() {
     }
 }
 
-/// Any change of the bytes of valid figures is an error or gives figures that can be merged and printed.
+/// Changes bytes of valid figures: the result is an error, or figures that can be merged and printed.
 #[test]
 fn figures_with_altered_bytes_never_end_the_merge() {
     let seed = Seed(11);

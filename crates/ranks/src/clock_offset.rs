@@ -1,21 +1,21 @@
 //! The offset of rank 0's clock from a member's clock, by ping-pong.
 //!
-//! A member sends a ping at t1, rank 0 reads it at t2 of its own clock and answers at once, and the member reads the
-//! answer at t4. The offset is then t2 − (t1 + t4)/2. Its error is at most (t4 − t1)/2, however the round-trip time
-//! is divided between the two directions (Cristian, "Probabilistic clock synchronization", Distributed Computing 3,
-//! 1989). The shortest of many round trips is used.
+//! A member sends a ping at t1. Rank 0 reads the ping at t2 of its own clock and answers at once. The member reads the
+//! answer at t4. The offset is t2 − (t1 + t4)/2. Its error is at most (t4 − t1)/2, for any division of the round-trip
+//! time between the two directions (Cristian, "Probabilistic clock synchronization", Distributed Computing 3, 1989).
+//! The round trip with the shortest time is used.
 
 use std::time::Duration;
 
 use fathometer_model::Instant;
 use serde::{Deserialize, Serialize};
 
-/// The offset of rank 0's clock from this clock.
+/// The offset of rank 0's clock from the clock of this rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
-    /// Nanoseconds by which rank 0's clock is ahead.
+    /// The offset in nanoseconds; positive if rank 0's clock is ahead.
     pub offset: i64,
-    /// The largest error of the offset.
+    /// The maximum error of the offset.
     pub uncertainty: Duration,
 }
 
@@ -26,8 +26,8 @@ impl ClockOffset {
         uncertainty: Duration::ZERO,
     };
 
-    /// The offset from one round trip: `sent` and `back` are instants of this clock, `read` is an instant of rank 0's
-    /// clock.
+    /// Computes the offset from one round trip. `sent` and `back` are instants of this clock; `read` is an instant of
+    /// rank 0's clock.
     pub fn of_round_trip(sent: Instant, read: Instant, back: Instant) -> ClockOffset {
         let round_trip = back.since(sent);
         let middle = sent + round_trip / 2;
@@ -40,20 +40,20 @@ impl ClockOffset {
         }
     }
 
-    /// Converts an instant of rank 0's clock to this clock.
+    /// Converts an instant of rank 0's clock to an instant of this clock.
     pub fn own(&self, of_rank_0: Instant) -> Instant {
         let nanos = i128::from(of_rank_0.as_nanos()) - i128::from(self.offset);
         Instant::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
 
-    /// The smallest drift of the clocks that explains two readings of their offset.
+    /// The smallest drift of the clocks that can explain the difference between two measured offsets.
     pub fn certain_drift(&self, other: &ClockOffset) -> Duration {
         let between = Duration::from_nanos(self.offset.abs_diff(other.offset));
         between.saturating_sub(self.uncertainty + other.uncertainty)
     }
 }
 
-/// Half of a time, rounded up to the next nanosecond.
+/// Halves a duration, rounding up to the next nanosecond.
 trait DivCeilTwo {
     fn div_ceil_two(self) -> Duration;
 }
@@ -64,21 +64,21 @@ impl DivCeilTwo for Duration {
     }
 }
 
-/// The clock of a member compared with that of rank 0, over a test.
+/// The comparison of a member's clock with rank 0's clock during a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockRecord {
     /// The offset before the test.
     pub before: ClockOffset,
     /// The offset after the test; `None` if rank 0 did not answer.
     pub after: Option<ClockOffset>,
-    /// The largest certain drift since before the test, over all readings during and after the test.
+    /// The largest certain drift relative to the offset before the test, over all readings during and after the test.
     pub drift: Duration,
     /// Total number of round trips.
     pub round_trips: u64,
 }
 
 impl ClockRecord {
-    /// The record of rank 0.
+    /// The record of rank 0's own clock.
     pub const SAME: ClockRecord = ClockRecord {
         before: ClockOffset::SAME,
         after: Some(ClockOffset::SAME),
@@ -87,10 +87,10 @@ impl ClockRecord {
     };
 }
 
-/// Number of round trips before the test, and after it.
+/// The number of round trips in a series. One series precedes the test, one follows it.
 pub const ROUND_TRIPS: u32 = 32;
 
-/// Estimates an offset from round trips, one series after another.
+/// Estimates an offset from series of round trips.
 #[derive(Debug, Clone, Default)]
 pub struct Estimator {
     best: Option<ClockOffset>,
@@ -102,7 +102,7 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// Adds a round trip. Returns whether the series has [`ROUND_TRIPS`].
+    /// Adds a round trip. Returns whether the series has [`ROUND_TRIPS`] round trips.
     pub fn add(&mut self, sent: Instant, read: Instant, back: Instant) -> bool {
         let offset = ClockOffset::of_round_trip(sent, read, back);
         if self
@@ -135,7 +135,7 @@ impl Estimator {
         self.after = self.best.take();
     }
 
-    /// The offsets and the drift; `None` if there was no round trip before the test.
+    /// Returns the offsets and the drift; `None` if there was no round trip before the test.
     pub fn record(&self) -> Option<ClockRecord> {
         Some(ClockRecord {
             before: self.before?,
@@ -179,7 +179,7 @@ mod tests {
         let mut estimator = Estimator::default();
         estimator.begin();
         for n in 0..u64::from(ROUND_TRIPS) {
-            // Rank 0 is 1 s behind; the 20th round trip takes 20 µs, all others 2 ms.
+            // Rank 0's clock is 1 s behind. The 20th round trip takes 20 µs, all others 2 ms.
             let sent = 2_000_000 + 10_000 * n;
             let trip = if n == 20 { 20 } else { 2000 };
             let read = at(sent + trip / 2 - 1_000_000);
@@ -191,11 +191,11 @@ mod tests {
             (before.offset, before.uncertainty),
             (-1_000_000_000, micros(10))
         );
-        // Within the uncertainty there is no drift.
+        // A difference within the uncertainties is not a drift.
         estimator.begin();
         estimator.add(at(9_000_000), at(8_000_500), at(9_002_000));
         assert_eq!(estimator.record().unwrap().drift, Duration::ZERO);
-        // 300 µs minus the uncertainties of both readings, 10 µs each.
+        // The drift is 300 µs minus the uncertainties of both readings, 10 µs each.
         estimator.add(at(9_000_000), at(8_000_310), at(9_000_020));
         estimator.end_after();
         let record = estimator.record().unwrap();

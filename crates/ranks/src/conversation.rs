@@ -1,4 +1,4 @@
-//! Tests: rank 0 and members in virtual time, over connections with a delay.
+//! Tests of rank 0 and members in virtual time, over connections with a delay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,15 +28,15 @@ fn hello(rank: u32, ranks: u32) -> Hello {
     }
 }
 
-/// Members whose clocks are ahead of rank 0's by a second for each rank.
+/// Rank 0 and members. The clock of member N is N seconds ahead of rank 0's clock.
 struct World {
     now: Instant,
     delay: Duration,
     coordinator: Coordinator,
     members: BTreeMap<u32, Member>,
-    /// Bytes in flight: the time of arrival, the member, the direction, and the bytes.
+    /// Bytes in flight: the time of arrival, the member, whether the bytes go to rank 0, and the bytes.
     flying: Vec<(Instant, u32, bool, Vec<u8>)>,
-    /// Members that are cut off.
+    /// The members that cannot communicate.
     cut: Vec<u32>,
     events: Vec<CoordinatorEvent>,
     member_events: BTreeMap<u32, Vec<MemberEvent>>,
@@ -120,7 +120,7 @@ impl World {
         }
     }
 
-    /// Two ranks whose test has started, with the start of each in rank 0's time.
+    /// Returns two ranks whose test has started, with the start of each as an instant of rank 0's clock.
     fn started(delay: Duration) -> (World, Instant, Instant) {
         let mut world = World::new(2, delay);
         world.join(hello(1, 2));
@@ -155,7 +155,7 @@ fn ranks_start_together_although_their_clocks_differ() {
         let skew = at.since(own).max(own.since(at));
         let clock = world.members[&1].clock().unwrap();
         assert!(skew <= clock.before.uncertainty, "{skew:?}");
-        // The simulation delays a message by up to one step at each of three points.
+        // The simulation advances in steps. It delays a message by up to one step at each of three points.
         assert!(clock.before.uncertainty <= delay + 3 * STEP);
         assert_eq!(clock.drift, Duration::ZERO);
     }
@@ -199,7 +199,7 @@ fn figures_and_the_result_arrive_and_the_member_may_exit() {
         ]
     );
     assert!(world.coordinator.is_over());
-    // The connection is then closed, which is not a loss.
+    // The connection is then closed; rank 0 must not report a loss.
     world.coordinator.closed(1, "it ended");
     assert_eq!(world.coordinator.event(), None);
 }
@@ -207,7 +207,7 @@ fn figures_and_the_result_arrive_and_the_member_may_exit() {
 #[test]
 fn silence_is_a_loss_on_both_sides_and_a_delay_of_two_seconds_is_none() {
     let (mut world, ..) = World::started(STEP);
-    // A rank that reports often still gets answers from rank 0.
+    // A rank that reports often still receives answers from rank 0.
     for interval in 0..12 {
         let member = world.members.get_mut(&1).unwrap();
         member.send(&Message::Interval(vec![interval]));
@@ -242,7 +242,7 @@ fn a_rank_that_asks_for_the_time_and_reads_no_answer_is_given_up_with_bounded_me
         most = most.max(world.coordinator.outbox(1).unwrap().len());
     }
     assert!(most < MOST_UNSENT + 200, "{most}");
-    let why = "it does not read what rank 0 sends".to_owned();
+    let why = "it does not read the messages of rank 0".to_owned();
     assert_eq!(world.coordinator.event(), Some(CoordinatorEvent::Close(1)));
     assert_eq!(
         world.coordinator.event(),
@@ -268,7 +268,7 @@ fn fewer_ranks_than_declared_start_nothing() {
     world.join(hello(1, 3));
     world.run(Duration::from_secs(1));
     world.coordinator.ready(world.now);
-    // In steps of one second, so that heartbeats are sent.
+    // The simulation runs in steps of one second, so that heartbeats are sent.
     for _ in 0..60 {
         world.run(Duration::from_millis(10));
         world.now += Duration::from_millis(990);
@@ -294,7 +294,7 @@ fn a_rank_of_another_test_is_refused_and_the_test_does_not_start() {
     let changes: [(Change, &str); 4] = [
         (|hello| hello.plan = [8; 32], "another plan"),
         (|hello| hello.version = "2".to_owned(), "version 2"),
-        (|hello| hello.ranks = 4, "one of 4 ranks"),
+        (|hello| hello.ranks = 4, "with 4 ranks, but rank 0 with"),
         (|hello| hello.rank = 7, "not one of the ranks 1 to 2"),
     ];
     for (change, why) in changes {
@@ -380,7 +380,7 @@ fn a_start_that_is_far_away_and_a_host_that_is_no_name_are_refused() {
             panic!("{member_events:?}");
         };
         assert!(why.contains("is malformed"), "{why}");
-        // The rank itself can still connect.
+        // The rank can still connect, after a connection with its number was refused.
         assert!(
             world
                 .events

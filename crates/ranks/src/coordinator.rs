@@ -1,7 +1,7 @@
 //! The state machine of rank 0's control connections, without I/O.
 //!
-//! Rank 0 waits for all other ranks, starts the test when all are ready, receives their figures, and detects lost
-//! ranks. A connection that is not a rank of this test costs bounded time and memory, and changes nothing.
+//! Rank 0 waits for all other ranks, starts the test when all ranks are ready, receives their figures, and detects lost
+//! ranks. A connection from any other program uses bounded time and memory, and has no effect on the test.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,22 +13,23 @@ use crate::link::{Link, LinkError};
 use crate::message::{Hello, Message};
 use crate::secret::{BINDING, NONCE, Secret, Side};
 
-/// How long a connection may take to identify its rank.
+/// The time within which a connection must identify its rank.
 pub const IDENTIFY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum number of connections whose rank is still unknown.
+/// The maximum number of connections that have not identified their rank yet.
 pub const MAX_UNIDENTIFIED: usize = 64;
 
-/// The maximum number of bytes that wait to be sent on a connection: many times the size of rank 0's messages. Only a
-/// peer that sends pings and does not read the answers exceeds it.
+/// The maximum number of unsent bytes of a connection. It is much larger than the messages of rank 0. Only a peer that
+/// sends pings without reading the answers exceeds it.
 pub const MOST_UNSENT: usize = 64 << 10;
 
-/// The time from the last rank's readiness to the start, so that every rank receives the start before it is due.
+/// The time from the readiness of the last rank to the start. It is long enough for every rank to receive the start
+/// message in time.
 const LEAD: Duration = Duration::from_millis(100);
-/// Added to the lead for each rank.
+/// The time that is added to the lead for each rank.
 const LEAD_OF_RANK: Duration = Duration::from_micros(200);
 
-/// An action for the host of rank 0.
+/// An event for the caller, which does the I/O of rank 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoordinatorEvent {
     /// The test starts at this instant.
@@ -37,30 +38,30 @@ pub enum CoordinatorEvent {
     Interval(u32, Vec<u8>),
     /// The result of a rank.
     Ended(u32, Vec<u8>),
-    /// A rank was lost while the test ran, with the reason.
+    /// A rank was lost during the test, for this reason.
     Lost(u32, String),
-    /// The test does not start. Nothing but [`CoordinatorEvent::Close`] follows.
+    /// The test does not start. Only [`CoordinatorEvent::Close`] follows.
     Failed(String),
-    /// Close this connection once its bytes are sent.
+    /// The caller must close this connection after its bytes are sent.
     Close(u64),
 }
 
 /// The values that rank 0 expects from the members.
 #[derive(Debug, Clone)]
 pub struct Expected {
-    /// The first message of a member of this test, except for its rank and host.
+    /// The expected first message of a member. The rank and the host are not compared.
     pub hello: Hello,
-    /// The random number of this test.
+    /// The number of this test, chosen at random.
     pub test: u64,
-    /// How long to wait for all ranks.
+    /// The maximum time to wait for all ranks.
     pub rendezvous: Duration,
-    /// A rank without a message for this long is lost.
+    /// The time without a message after which a rank is lost.
     pub silence: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Waits for all ranks to be ready.
+    /// Rank 0 waits until all ranks are ready.
     Gathering,
     Running,
     Failed,
@@ -69,7 +70,7 @@ enum Stage {
 #[derive(Debug)]
 struct Peer {
     link: Link,
-    /// `None` until the peer has identified itself.
+    /// The rank of the peer; `None` until the peer has identified itself.
     rank: Option<u32>,
     since: Instant,
     last_heard: Instant,
@@ -81,7 +82,7 @@ struct Rank {
     connection: Option<u64>,
     host: String,
     is_ready: bool,
-    /// Whether its result has arrived, or it is lost.
+    /// Whether the rank's result has arrived or the rank is lost.
     is_over: bool,
 }
 
@@ -92,16 +93,16 @@ pub struct Coordinator {
     secret: Secret,
     stage: Stage,
     began: Instant,
-    /// All ranks; the first is rank 0.
+    /// All ranks, beginning with rank 0.
     ranks: Vec<Rank>,
     peers: BTreeMap<u64, Peer>,
     events: VecDeque<CoordinatorEvent>,
-    /// Why the last connection was closed before the start, for the message if ranks are missing.
+    /// The reason why the last connection before the start was closed; the error about missing ranks quotes it.
     last_refusal: Option<String>,
 }
 
 impl Coordinator {
-    /// Creates the coordinator, which waits for the ranks of a test from now on.
+    /// Creates the coordinator. It waits for the ranks of a test from `now`.
     pub fn new(expected: Expected, secret: Secret, now: Instant) -> Coordinator {
         let ranks = vec![Rank::default(); expected.hello.ranks.max(1) as usize];
         Coordinator {
@@ -116,12 +117,12 @@ impl Coordinator {
         }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn event(&mut self) -> Option<CoordinatorEvent> {
         self.events.pop_front()
     }
 
-    /// The bytes to send on a connection; the caller removes the sent bytes from the front.
+    /// The unsent bytes of a connection. The caller removes sent bytes from the front.
     pub fn outbox(&mut self, connection: u64) -> Option<&mut Vec<u8>> {
         Some(self.peers.get_mut(&connection)?.link.outbox())
     }
@@ -131,13 +132,13 @@ impl Coordinator {
         self.ranks.iter().skip(1).all(|rank| rank.is_over)
     }
 
-    /// Whether another connection may be accepted now. Further connections wait in the system's queue.
+    /// Whether another connection may be accepted now. Further connections wait in the backlog.
     pub fn has_room(&self) -> bool {
         let strangers = self.peers.values().filter(|peer| peer.rank.is_none());
         strangers.count() < MAX_UNIDENTIFIED
     }
 
-    /// Adds an accepted connection. Returns false if there are too many; the caller must then close the connection.
+    /// Adds an accepted connection. Returns false if there are too many connections; the caller must then close it.
     pub fn accept(&mut self, connection: u64, nonce: [u8; NONCE], now: Instant) -> bool {
         if !self.has_room() {
             return false;
@@ -153,17 +154,17 @@ impl Coordinator {
         true
     }
 
-    /// Binds a connection to its TLS session, before its first byte.
+    /// Binds a connection to its TLS session. Must be called before the first byte of the connection.
     pub fn bind(&mut self, connection: u64, binding: &[u8; BINDING]) {
         if let Some(peer) = self.peers.get_mut(&connection) {
             peer.link.bind(binding);
         }
     }
 
-    /// Processes bytes of a connection that were read at `now`.
+    /// Processes bytes of a connection. They were read at the instant `now`.
     pub fn receive(&mut self, connection: u64, bytes: &[u8], now: Instant) {
         let peer = self.peers.get_mut(&connection);
-        // Bytes after the end of a connection are ignored.
+        // Bytes that arrive after a connection has ended are ignored.
         let Some(peer) = peer.filter(|peer| !peer.is_closing) else {
             return;
         };
@@ -238,7 +239,7 @@ impl Coordinator {
         let why = if hello.ranks != ranks {
             let theirs = hello.ranks;
             Some(format!(
-                "{name} is one of {theirs} ranks, and rank 0 is one of {ranks}"
+                "{name} was started with {theirs} ranks, but rank 0 with {ranks}"
             ))
         } else if rank == 0 || rank >= ranks {
             Some(format!(
@@ -252,7 +253,7 @@ impl Coordinator {
             ))
         } else if hello.plan != expected.plan {
             Some(format!(
-                "{name} has another plan: give every rank the same options, seed, workload and files"
+                "{name} has another plan than rank 0: give every rank the same options, seed, workload and files"
             ))
         } else {
             None
@@ -319,7 +320,7 @@ impl Coordinator {
 
     /// Records that a connection was closed.
     pub fn closed(&mut self, connection: u64, why: &str) {
-        // A member checks the proof of rank 0 first, and closes the connection if the proof is wrong.
+        // A member checks the proof of rank 0 first. It closes the connection if the proof is wrong.
         let peer = self.peers.get(&connection);
         match peer.is_some_and(|peer| peer.link.waits_for_proof()) {
             true => self.end(connection, &format!("{why}: {}", LinkError::Secret)),
@@ -333,7 +334,7 @@ impl Coordinator {
         self.expected.test
     }
 
-    /// Gives up a rank whose figures cannot be used.
+    /// Marks a rank as lost because its figures cannot be used.
     pub fn give_up_rank(&mut self, rank: u32, why: &str) {
         if let Some(connection) = self
             .ranks
@@ -344,7 +345,7 @@ impl Coordinator {
         }
     }
 
-    /// Gives up the ranks that have not finished.
+    /// Marks all ranks that have not finished as lost.
     pub fn give_up(&mut self, why: &str) {
         let of = |rank: &Rank| rank.connection.filter(|_| !rank.is_over);
         let connections: Vec<u64> = self.ranks.iter().filter_map(of).collect();
@@ -353,7 +354,7 @@ impl Coordinator {
         }
     }
 
-    /// Closes a connection; if it belongs to a rank of a running test, the rank is lost.
+    /// Closes a connection. If the test is running and the connection belongs to a rank, this rank is lost.
     fn end(&mut self, connection: u64, why: &str) {
         let Some(peer) = self.peers.get(&connection).filter(|peer| !peer.is_closing) else {
             return;
@@ -366,7 +367,7 @@ impl Coordinator {
         };
         let rank = &mut self.ranks[number as usize];
         match self.stage {
-            // The launcher may restart the rank.
+            // The launcher may restart the rank before the test starts.
             Stage::Gathering => {
                 *rank = Rank::default();
                 self.last_refusal = Some(format!("rank {number}: {why}"));
@@ -416,7 +417,7 @@ impl Coordinator {
         match peer.link.send(message) {
             Err(error) => self.end(connection, &error.to_string()),
             Ok(()) if peer.link.outbox().len() > MOST_UNSENT => {
-                self.end(connection, "it does not read what rank 0 sends");
+                self.end(connection, "it does not read the messages of rank 0");
             }
             Ok(()) => {}
         }
@@ -444,7 +445,7 @@ impl Coordinator {
         }
     }
 
-    /// The error if ranks are missing at the end of the rendezvous.
+    /// Returns the error about the ranks that are missing at the end of the rendezvous.
     fn missing(&self) -> String {
         let there = |rank: &&Rank| rank.connection.is_some();
         let ranks = self.ranks.len();

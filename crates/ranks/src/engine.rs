@@ -1,15 +1,16 @@
-//! The variables in which a launcher (Slurm, Kubernetes, Open MPI, PMI) states the place of a process.
+//! The variables in which a launcher (Slurm, Kubernetes, Open MPI, PMI) states the rank of a process and the number of
+//! ranks.
 
 use crate::node_list::{self, NodeListError};
 
-/// The variable with the number of ranks, for launchers that do not state it.
+/// The variable for the number of ranks, if the launcher does not state it.
 pub const RANKS: &str = "FATHOMETER_RANKS";
-/// The variable with the rendezvous.
+/// The variable for the rendezvous address.
 pub const RENDEZVOUS: &str = "FATHOMETER_RENDEZVOUS";
 /// Maximum number of ranks of a test.
 pub const MOST_RANKS: u32 = 4096;
 
-/// Why the place of a process is unknown or impossible.
+/// The reason why the rank of a process is unknown or impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     /// A number is malformed.
@@ -17,10 +18,10 @@ pub enum PlaceError {
     NotANumber {
         /// The variable.
         name: &'static str,
-        /// Its value.
+        /// The value of the variable.
         value: String,
     },
-    /// One of two values that belong together is missing.
+    /// Only one of two variables that must be set together is set.
     #[error("{given} is set and {missing} is not: set both")]
     Missing {
         /// The variable that is set.
@@ -34,37 +35,37 @@ pub enum PlaceError {
          --ranks"
     )]
     Sizes {
-        /// A source.
+        /// The first source.
         one: &'static str,
-        /// The number of ranks that it states.
+        /// The number of ranks in the first source.
         ranks: u32,
-        /// Another source.
+        /// The second source.
         other: &'static str,
-        /// The number of ranks that the other states.
+        /// The number of ranks in the second source.
         others: u32,
     },
-    /// Two launchers state different places for this process.
+    /// Two launchers state different ranks or numbers of ranks for this process.
     #[error(
         "this is rank {} of {} ({one}), and rank {} of {} ({other}): start the ranks with only one of srun and mpirun, \
          or set both --rank and --ranks", place.0, place.1, others.0, others.1
     )]
     Engines {
-        /// The variables of a launcher.
+        /// The variables of the first launcher.
         one: &'static str,
-        /// Its rank and number of ranks.
+        /// The rank and the number of ranks in the first launcher's variables.
         place: (u32, u32),
-        /// The variables of the other launcher.
+        /// The variables of the second launcher.
         other: &'static str,
-        /// Its rank and number of ranks.
+        /// The rank and the number of ranks in the second launcher's variables.
         others: (u32, u32),
     },
-    /// An Indexed Job does not state its number of pods.
+    /// The number of pods of an Indexed Job is not set.
     #[error(
         "JOB_COMPLETION_INDEX is set and {RANKS} is not: set it to the number of pods, or to 1 for a test in \
          the only pod"
     )]
     NoSize,
-    /// The rank is not below the number of ranks, or there are no or too many ranks.
+    /// The rank is not smaller than the number of ranks, or the number of ranks is 0 or too large.
     #[error(
         "there is no rank {rank} of {ranks} ranks: ranks count from 0, and at most {MOST_RANKS} are supported"
     )]
@@ -91,31 +92,31 @@ pub enum PlaceError {
     /// The rendezvous has no port.
     #[error("the rendezvous {0:?} is not HOST:PORT")]
     NoPort(String),
-    /// Slurm's list of nodes is malformed.
+    /// Slurm's node list is malformed.
     #[error("failed to read SLURM_JOB_NODELIST: {0}; set --rendezvous HOST:PORT instead")]
     NodeList(#[from] NodeListError),
 }
 
-/// The first port and the number of ports for rendezvous of Slurm jobs: below the ephemeral ports of Linux.
+/// The first port and the number of ports for rendezvous of Slurm jobs. They are below Linux's ephemeral ports.
 const SLURM_PORTS: (u32, u32) = (20_000, 10_000);
 
-/// The variables in which a launcher states rank and size.
+/// The variables in which a launcher states the rank and the number of ranks.
 struct Engine {
     rank: &'static str,
     size: &'static str,
-    /// Both names, for messages.
+    /// The names of both variables, for messages.
     source: &'static str,
 }
 
-/// The first launcher whose variables are set takes precedence.
+/// All launchers, in order of precedence: the first whose variables are set is used.
 const ENGINES: [Engine; 4] = [
-    // Every process under Slurm has these variables, also the batch script itself.
+    // Slurm sets these variables for every process, also for the batch script.
     Engine {
         rank: "SLURM_PROCID",
         size: "SLURM_NTASKS",
         source: SLURM,
     },
-    // An Indexed Job states an index, but no size.
+    // An Indexed Job states an index, but not the number of ranks.
     Engine {
         rank: INDEX,
         size: RANKS,
@@ -133,19 +134,20 @@ const ENGINES: [Engine; 4] = [
     },
 ];
 
-/// The name of Slurm as a source.
+/// Slurm's variables, as the source in messages.
 const SLURM: &str = "SLURM_PROCID and SLURM_NTASKS";
 
-/// The name of PMI as a source.
+/// PMI's variables, as the source in messages.
 pub const PMI: &str = "PMI_RANK and PMI_SIZE";
 
-/// The index of a pod of an Indexed Job.
+/// The variable with the index of a pod of an Indexed Job.
 const INDEX: &str = "JOB_COMPLETION_INDEX";
 
-/// Reads a variable; `None` if it is empty or not set.
+/// A function that reads a variable. It returns `None` if the variable is empty or not set.
 pub(crate) type Read<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Rank and size from the first launcher whose variables are set. `size` is the value of `--ranks`.
+/// Returns the rank and the number of ranks from the first launcher whose variables are set. `size` is the value of
+/// `--ranks`.
 pub(crate) fn of_engine(
     size: Option<u32>,
     read: Read<'_>,
@@ -174,7 +176,7 @@ pub(crate) fn of_engine(
 }
 
 impl Engine {
-    /// Rank and number of ranks, if this launcher states them.
+    /// Returns the rank and the number of ranks, if this launcher states them.
     fn place(&self, size: Option<u32>, read: Read<'_>) -> Result<Option<(u32, u32)>, PlaceError> {
         let Some(rank) = number(self.rank, read)? else {
             return Ok(None);
@@ -201,7 +203,8 @@ impl Engine {
     }
 }
 
-/// The default rendezvous of a Slurm job: the first node of its list, and a port derived from its ID and step.
+/// Returns the default rendezvous of a Slurm job: the first node of its list, and a port derived from its job ID and
+/// step ID.
 pub(crate) fn of_slurm(source: &str, read: Read<'_>) -> Result<Option<String>, PlaceError> {
     if source != SLURM {
         return Ok(None);
@@ -211,7 +214,7 @@ pub(crate) fn of_slurm(source: &str, read: Read<'_>) -> Result<Option<String>, P
         return Ok(None);
     };
     let first = node_list::expand(&list)?.swap_remove(0);
-    // Several steps of a job may run at the same time.
+    // Several steps of a job may run at the same time, so each step has its own port.
     let step = number("SLURM_STEP_ID", read)?.unwrap_or(0);
     let (base, ports) = SLURM_PORTS;
     let port = base + job.wrapping_mul(13).wrapping_add(step) % ports;

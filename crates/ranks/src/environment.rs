@@ -1,16 +1,15 @@
 //! The rank of this process, the number of ranks and their rendezvous, from options or from a launcher's environment.
 //!
-//! Options come first, then Slurm, Kubernetes, Open MPI and PMI: the first launcher whose variables are set decides,
-//! and all other launchers whose variables are set must agree. For example, `mpirun` in a Slurm batch job starts
-//! processes that all have rank 0 of the job, which is an error. It is also an error if one of several processes has
-//! no rendezvous: a process never starts a separate test by mistake.
+//! The order of precedence is: options, Slurm, Kubernetes, Open MPI, PMI. The variables of all launchers must agree.
+//! For example, `mpirun` in a Slurm batch job starts processes that all have Slurm's rank 0, which is an error. It is
+//! also an error if one of several processes has no rendezvous. So no process starts a separate test by mistake.
 
 use fathometer_load::Share;
 
 pub use crate::engine::{MOST_RANKS, PMI, PlaceError, RANKS, RENDEZVOUS};
 use crate::engine::{of_engine, of_slurm};
 
-/// The options of the command line.
+/// The command-line options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GivenPlace {
     /// `--rank`.
@@ -21,21 +20,22 @@ pub struct GivenPlace {
     pub rendezvous: Option<String>,
 }
 
-/// The place of a process in a test.
+/// The rank of a process in a test, and the rendezvous.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// Its share of the test.
+    /// The process's share of the test.
     pub share: Share,
-    /// Where rank 0 listens, as `host:port`; `None` for a single rank, which does not listen.
+    /// The address on which rank 0 listens, as `host:port`; `None` for a single rank, which does not listen.
     pub rendezvous: Option<String>,
-    /// The source of rank and size, for messages.
+    /// The source of the rank and the number of ranks, for messages.
     pub source: &'static str,
 }
 
-/// The variable with the shared secret.
+/// The variable for the shared secret.
 pub const SECRET: &str = "FATHOMETER_SECRET";
 
-/// Finds the place of this process; `None` if the test has only this process. `variable` reads the environment.
+/// Determines the placement of this process; `None` if the test has only this process. `variable` reads the
+/// environment.
 ///
 /// # Errors
 /// If a value is malformed, if values contradict each other, or if several ranks have no rendezvous.
@@ -159,11 +159,11 @@ mod tests {
             (RENDEZVOUS, "[::1]:9"),
         ];
         assert_eq!(place(NOTHING, &pmi), some(0, 2, "[::1]:9"));
-        // Slurm takes precedence over Open MPI, which agrees.
+        // Slurm takes precedence over Open MPI, whose variables agree.
         let agreed = [("OMPI_COMM_WORLD_RANK", "2"), ("OMPI_COMM_WORLD_SIZE", "3")];
         let both: Vec<_> = SLURM_JOB.into_iter().chain(agreed).collect();
         assert_eq!(place(NOTHING, &both), some(2, 3, "node07:23013"));
-        // The number of ranks may be given twice.
+        // Two sources may state the same number of ranks.
         let twice = (None, Some(4), Some("a:1"));
         assert_eq!(place(twice, &OPEN_MPI), some(1, 4, "a:1"));
     }

@@ -1,21 +1,20 @@
 //! One load test on many machines.
 //!
-//! `fathometer load` started *N* times is one test of *N* ranks. [`environment`] determines the rank of a process,
-//! from options or from the variables of Slurm, Kubernetes, Open MPI and PMI.
+//! *N* processes of `fathometer load` form one test of *N* ranks. [`environment`] determines the rank of a process from
+//! options, or from the variables of Slurm, Kubernetes, Open MPI and PMI.
 //!
-//! Rank 0 listens at the rendezvous, and each other rank, a member, has one control connection to it. The state
-//! machines of both sides do no I/O: [`coordinator`] and [`member`], over a [`link`] that authenticates both sides
-//! with a shared [`secret`], over a [`channel`] that encrypts. [`clock_offset`] compares the clocks of two ranks.
+//! Rank 0 listens at the rendezvous address. Each other rank, a member, has one control connection to rank 0. The state
+//! machines [`coordinator`] and [`member`] do no I/O. They communicate over a [`link`], which authenticates both sides
+//! with a shared [`secret`]. A [`channel`] encrypts the link. [`clock_offset`] compares the clocks of two ranks.
 //! [`session`] runs either state machine on sockets.
 //!
-//! If the launcher has a key-value store for its processes, [`rendezvous`] finds the rendezvous through it, with
-//! [`pmi`].
+//! If the launcher has a key-value store for its processes, [`rendezvous`] reads the rendezvous address from that
+//! store, with [`pmi`].
 //!
 //! A study over several machines needs no communication: [`study_share`] determines the share of a process.
 //!
-//! A rank reports the figures of each interval, and its result, to rank 0 and to its [`spool`]. The [`whole`] test is
-//! computed from these reports, whether they arrive from the network or are read from spools, and [`merge`] makes one
-//! result of it.
+//! A rank reports the figures of each interval, and its result, to rank 0 and to its [`spool`]. [`whole`] computes the
+//! whole test from these reports, which come from the network or from spools. [`merge`] combines them into one result.
 
 #[cfg(test)]
 mod absurd;

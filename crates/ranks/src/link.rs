@@ -7,32 +7,32 @@
 //! frame               length (u32), counter (u64), message, HMAC(key, counter length message)
 //! ```
 //!
-//! The MACs are HMAC-SHA-256 (RFC 2104). Each side has its own key, derived from the secret and both nonces, and its
-//! frames are counted from 0: a frame that is repeated, omitted, reordered, reflected or from another connection is
-//! an error. Numbers are little-endian.
+//! The MACs are HMAC-SHA-256 (RFC 2104). Each side has its own key, derived from the secret and both nonces. Its frames
+//! are numbered from 0. A frame that is repeated, omitted, reordered, reflected or from another connection is an error.
+//! Numbers are little-endian.
 //!
-//! These bytes are the content of a TLS session, the [`channel`](crate::channel). A link that is [bound](Link::bind)
-//! to the session uses HMAC(secret, "bound to session" binding) instead of the secret. The link's own counters and
-//! MACs do not rely on TLS.
+//! A TLS session, the [`channel`](crate::channel), carries these bytes. A link that is [bound](Link::bind) to the
+//! session uses HMAC(secret, "bound to session" binding) instead of the secret. The link's own counters and MACs do not
+//! rely on TLS.
 
 use ring::hmac::{self, Key};
 
 use crate::message::Message;
 use crate::secret::{BINDING, MAC, NONCE, Nonces, Secret, Side};
 
-/// The first bytes of all versions of this protocol. Versions before 3 had no TLS.
+/// The common first bytes of all versions of this protocol. Versions before 3 had no TLS.
 pub(crate) const PROTOCOL: &[u8] = b"fathom\x00";
 
-/// The first bytes of both sides, with the version of this protocol.
+/// The first bytes that each side sends, including the version of this protocol.
 pub(crate) const MAGIC: [u8; 8] = *b"fathom\x00\x03";
 
 /// Length of a frame's header in bytes.
 const HEAD: usize = 4 + 8;
 
-/// The longest message in bytes: a result, whose histograms may be full.
+/// The maximum length of a message, in bytes: a result whose histograms are full.
 pub const LONGEST: usize = 16 << 20;
 
-/// Why a connection cannot continue.
+/// The reason why a connection cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// The peer is another program, or another version.
@@ -50,7 +50,7 @@ pub enum LinkError {
     /// A frame is longer than [`LONGEST`].
     #[error("a frame is longer than {LONGEST} bytes")]
     TooLong,
-    /// An authenticated frame does not hold a message.
+    /// An authenticated frame does not contain a message.
     #[error("a frame has no message of this version")]
     Message,
 }
@@ -76,11 +76,11 @@ enum Stage {
     Proof(Nonces),
     /// The link is authenticated, and frames are exchanged.
     Open(Box<Frames>),
-    /// After an error.
+    /// The link has failed with this error.
     Broken(LinkError),
 }
 
-/// The keys of both sides, and the frames sent and received.
+/// The keys of both sides, and the numbers of frames sent and received.
 #[derive(Debug)]
 struct Frames {
     own: Key,
@@ -108,7 +108,7 @@ impl Link {
     }
 
     /// Binds this connection to its TLS session, before the peer's first byte. The peer's proof is then valid only if
-    /// it was made for the same session.
+    /// the peer computed it for the same session.
     pub fn bind(&mut self, binding: &[u8; BINDING]) {
         debug_assert!(matches!(self.stage, Stage::Opening) && self.inbox.is_empty());
         self.secret = self.secret.bound(binding);
@@ -119,7 +119,7 @@ impl Link {
         matches!(self.stage, Stage::Proof(_))
     }
 
-    /// Whether both sides have proved that they have the secret. Before that nothing can be sent.
+    /// Whether both sides have proved that they have the secret. Messages can be sent only after that.
     pub fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Open(_))
     }
@@ -131,7 +131,7 @@ impl Link {
         }
     }
 
-    /// The bytes to send; the caller removes the sent bytes from the front.
+    /// The unsent bytes. The caller removes sent bytes from the front.
     pub fn outbox(&mut self) -> &mut Vec<u8> {
         &mut self.outbox
     }
@@ -164,8 +164,8 @@ impl Link {
     /// Returns the next message of the peer; `None` until more bytes arrive.
     ///
     /// # Errors
-    /// If the peer has another secret, or if its bytes are damaged. The connection is then broken, and every further
-    /// call returns the same error.
+    /// If the peer has another secret, or if its bytes are damaged. The connection then cannot continue, and every
+    /// further call returns the same error.
     pub fn message(&mut self) -> Result<Option<Message>, LinkError> {
         let next = self.advance();
         if let Err(error) = next {
@@ -199,7 +199,7 @@ impl Link {
         }
     }
 
-    /// Reads the peer's first bytes, and answers. Returns false if more bytes are needed.
+    /// Reads the peer's first bytes and answers. Returns false if more bytes are needed.
     fn open(&mut self) -> Result<bool, LinkError> {
         let seen = self.inbox.len().min(MAGIC.len());
         if self.inbox[..seen] != MAGIC[..seen] {
@@ -317,7 +317,7 @@ mod tests {
         )
     }
 
-    /// Passes bytes on until neither side has any. Returns all that each side sent.
+    /// Exchanges bytes between both sides until neither has unsent bytes. Returns all bytes that each side sent.
     fn talk(member: &mut Link, rank_0: &mut Link) -> (Result<(), LinkError>, Vec<u8>, Vec<u8>) {
         let (mut from_member, mut from_rank_0) = (Vec::new(), Vec::new());
         loop {
@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(result, Err(LinkError::Secret));
         assert!(!stranger.is_open() && !rank_0.is_open());
         assert_eq!(stranger.send(&Message::Done), Err(LinkError::Secret));
-        // An unknown peer sends a guessed proof.
+        // An unknown peer sends a proof without the secret.
         let (_, mut rank_0) = pair();
         rank_0.receive(&[&MAGIC[..], &[3; NONCE], &[0; MAC]].concat());
         assert_eq!(rank_0.message(), Err(LinkError::Secret));
@@ -463,8 +463,8 @@ mod tests {
     }
 
     proptest! {
-        /// Bytes of an unknown peer never open the link, however they are split, and no memory is kept after the
-        /// error.
+        /// Bytes of an unknown peer never open the link, independent of their segmentation. After the error, the link
+        /// stores no bytes.
         #[test]
         fn garbage_opens_nothing(pieces: Vec<Vec<u8>>, magic: bool, is_member: bool) {
             let side = if is_member { Side::Member } else { Side::RankZero };
@@ -483,8 +483,8 @@ mod tests {
             }
         }
 
-        /// Any split of the bytes gives the same messages. Damaged bytes give an error or an incomplete message,
-        /// never a different message.
+        /// Any segmentation of the bytes yields the same messages. Damaged bytes yield an error or an incomplete
+        /// message, never a different message.
         #[test]
         fn any_split_gives_the_same_messages(
             contents in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 1..5),

@@ -1,8 +1,8 @@
 //! The state machine of a member's control connection (a rank other than 0), without I/O.
 //!
-//! The member identifies itself, compares the clocks when its loops are ready, waits for the common start, sends the
-//! figures of each interval, compares the clocks again and sends its result. Pings once a second show each side that
-//! the other side is alive.
+//! The member identifies itself, and compares the clocks when its event loops are ready. It waits for the common start,
+//! and sends the figures of each interval. Finally it compares the clocks again and sends its result. Each side detects
+//! by pings, once a second, that the other side is lost.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,24 +18,23 @@ use crate::secret::{BINDING, NONCE, Secret, Side};
 /// The interval of a member's pings.
 pub const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// The longest time to the start of the test that a member accepts; rank 0 needs one second for the largest number of
-/// ranks.
+/// The longest time until the start that a member accepts. Rank 0 needs one second for the largest number of ranks.
 pub const MOST_LEAD: Duration = Duration::from_secs(60);
 
-/// An action for the host of a member.
+/// An event for the caller, which does the I/O of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemberEvent {
     /// Rank 0 accepts this rank.
     Welcome,
-    /// The test with this number starts at this instant of the member's clock.
+    /// The test starts at this instant of the member's clock. The second value is the number of the test.
     Start(Instant, u64),
     /// Rank 0 ended the test early.
     Stop,
     /// The clocks were compared after the test.
     Compared(ClockRecord),
-    /// Rank 0 has received the result: this rank may exit.
+    /// Rank 0 has received the result, so this rank may exit.
     Done,
-    /// The test does not start, or rank 0 is lost. Nothing follows.
+    /// The test does not start, or rank 0 is lost. No further event follows.
     Lost(String),
 }
 
@@ -66,7 +65,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Creates a member that has just connected. Rank 0 is lost if it sends no message for `silence`.
+    /// Creates a member whose connection was just established. Rank 0 is lost if it sends no message for `silence`.
     pub fn new(
         hello: Hello,
         secret: Secret,
@@ -89,17 +88,17 @@ impl Member {
         }
     }
 
-    /// The bytes to send; the caller removes the sent bytes from the front.
+    /// The unsent bytes. The caller removes sent bytes from the front.
     pub fn outbox(&mut self) -> &mut Vec<u8> {
         self.link.outbox()
     }
 
-    /// Binds the connection to its TLS session, before the first byte of rank 0.
+    /// Binds the connection to its TLS session. Must be called before the first byte of rank 0.
     pub fn bind(&mut self, binding: &[u8; BINDING]) {
         self.link.bind(binding);
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn event(&mut self) -> Option<MemberEvent> {
         self.events.pop_front()
     }
@@ -164,7 +163,7 @@ impl Member {
     }
 
     fn round_trip(&mut self, sent: Instant, read: Instant, now: Instant) {
-        // An answer to a ping that was never sent would give a wrong offset.
+        // If the ping was never sent, the answer would give a wrong offset.
         if sent > now {
             return self.lose(LinkError::Message.to_string());
         }
@@ -189,7 +188,7 @@ impl Member {
     /// Records that the event loops of this rank are ready.
     pub fn ready(&mut self, now: Instant) {
         self.is_ready = true;
-        // Before that, rank 0 has not confirmed that this rank takes part.
+        // Before the welcome, rank 0 has not accepted this rank.
         if self.is_welcome {
             self.begin(Series::Before, now);
         }
@@ -206,7 +205,7 @@ impl Member {
         self.ping(now);
     }
 
-    /// The comparison of the clocks so far.
+    /// Returns the result of the comparison of the clocks so far.
     pub fn clock(&self) -> Option<ClockRecord> {
         self.estimator.record()
     }
@@ -217,7 +216,7 @@ impl Member {
         self.send(&Message::Ping { sent });
     }
 
-    /// Sends a message of the caller: figures of an interval, a result, or a failure.
+    /// Sends a message of the caller: the figures of an interval, a result, or a failure.
     pub fn send(&mut self, message: &Message) {
         if self.is_lost {
             return;

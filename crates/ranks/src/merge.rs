@@ -1,4 +1,4 @@
-//! One result from the results of all ranks.
+//! Merges the results of all ranks into one result.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use fathometer_model::{Bytes, Validity};
 
 use crate::record::{RankRecord, Reported, TestFacts};
 
-/// The largest difference between the starts of two ranks, and the largest drift of a clock. Above this limit a
-/// result is INVALID, because the planned instants of a rank are shifted.
+/// The limit for the difference between the starts of two ranks, and for the drift of a clock. Above it, a result is
+/// INVALID, because the planned instants of a rank are shifted.
 pub const SKEW: Duration = Duration::from_millis(5);
 
 /// The result of a whole test.
 pub type Merged = LoadResult;
 
-/// Why there is no result.
+/// The reason why there is no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
     /// No rank finished.
@@ -25,7 +25,7 @@ pub enum MergeError {
     Nothing(u32),
 }
 
-/// Merges the reports of the ranks, in their order. `lost` holds the number, the reason and the intervals of each
+/// Merges the reports of the ranks, in their order. `lost` contains the number, the reason and the intervals of each
 /// lost rank.
 pub(crate) fn merge(
     facts: &TestFacts,
@@ -41,7 +41,7 @@ pub(crate) fn merge(
         let time = facts.interval * u32::try_from(so_far.intervals).unwrap_or(u32::MAX);
         validity.invalidate(format!(
             "rank {number} was lost ({why}): only its figures of the first {:.1} s are included; after that, 1/{} of \
-             the plan is missing",
+             the planned load is missing",
             time.as_secs_f64(),
             facts.ranks
         ));
@@ -64,7 +64,7 @@ pub(crate) fn merge(
         add_reported(&mut result.measured, so_far);
     }
     if !lost.is_empty() {
-        // The sums do not contain the users of a lost rank.
+        // The sums lack the users of a lost rank, so this field is removed.
         result.user_time = None;
     }
     result.timeline = timeline.finish(elapsed);
@@ -73,7 +73,7 @@ pub(crate) fn merge(
     Ok(result)
 }
 
-/// Adds the reasons of one rank to invalidate the result.
+/// Invalidates the result if one rank has a reason.
 fn judge(record: &RankRecord, facts: &TestFacts, validity: &mut Validity) {
     let name = format!("rank {} ({})", record.rank, record.host);
     for reason in &record.result.validity.reasons {
@@ -154,7 +154,7 @@ fn of_lost(rank: u32, why: &str, so_far: &Reported) -> RankFigures {
     }
 }
 
-/// Adds the result of another rank, except for validity, timeline and ranks.
+/// Adds the result of another rank, except for its validity, timeline and table of ranks.
 fn add(to: &mut LoadResult, from: LoadResult) {
     let silent_from = match (
         to.measured.ended.silent_from,
@@ -195,7 +195,7 @@ fn add(to: &mut LoadResult, from: LoadResult) {
     to.cpu_system += from.cpu_system;
     to.workers.extend(from.workers);
     to.peak_memory = to.peak_memory.max(from.peak_memory);
-    // Keeps the values of the rank that is closest to its limit.
+    // Keeps the values of the rank with the highest usage of its limit.
     let share = |(open, limit): (u64, u64)| open as f64 / limit.max(1) as f64;
     if share(from.descriptors) > share(to.descriptors) {
         to.descriptors = from.descriptors;
@@ -205,7 +205,7 @@ fn add(to: &mut LoadResult, from: LoadResult) {
     to.repeated += from.repeated;
 }
 
-/// Adds the same window of another rank. All ranks start together, so the longer window covers both.
+/// Adds the same window of another rank. All ranks start together, so the longer window includes both.
 fn add_window(to: &mut Window, from: &Window) {
     let Window {
         duration,

@@ -7,29 +7,30 @@ use serde::{Deserialize, Serialize};
 pub enum Message {
     /// Member: identifies itself and its test.
     Hello(Hello),
-    /// Rank 0: the member takes part in the test.
+    /// Rank 0: the member is accepted in the test.
     Welcome,
-    /// Rank 0: the member does not take part, or the test does not start.
+    /// Rank 0: the member is not accepted, or the test does not start.
     Refused(String),
-    /// Member: requests the time. Once a second, the ping also shows that the member is alive.
+    /// Member: requests the time of rank 0's clock. The ping is sent once a second. It also shows that the member is
+    /// alive.
     Ping {
         /// The instant of sending.
         sent: u64,
     },
-    /// Rank 0: the time.
+    /// Rank 0: answers a ping with the time of its clock.
     Pong {
-        /// The instant in [`Message::Ping`].
+        /// The instant of sending, copied from [`Message::Ping`].
         sent: u64,
         /// The instant at which the ping was read.
         read: u64,
     },
-    /// Member: its event loops are ready, and the clocks are compared.
+    /// Member: its event loops are ready, and the comparison of the clocks is complete.
     Ready,
     /// Rank 0: the test starts.
     Start {
         /// The start, as an instant of rank 0's clock.
         at: u64,
-        /// The number of this test, which all its spools share.
+        /// The number of this test, which is the same in all its spools.
         test: u64,
     },
     /// Member: its figures of one interval.

@@ -6,21 +6,21 @@ const MOST: usize = 1 << 16;
 /// Why a list of nodes is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NodeListError {
-    /// There is no node.
+    /// The list contains no node.
     #[error("the list is empty")]
     Empty,
-    /// A bracket is not closed, or closed twice.
+    /// A bracket is not closed, or is closed twice.
     #[error("its brackets do not match")]
     Bracket,
-    /// A range is not two numbers, or its end is before its start.
+    /// A range does not consist of two numbers, or its end is smaller than its start.
     #[error("a range in it is not NUMBER-NUMBER")]
     Range,
-    /// The list stands for too many nodes.
+    /// The list expands to too many nodes.
     #[error("it has more than {MOST} nodes")]
     TooMany,
 }
 
-/// Returns all nodes of a list, in its order; at least one.
+/// Returns all nodes of a list, in the order of the list. There is at least one node.
 ///
 /// # Errors
 /// If the list is malformed or empty.
@@ -35,7 +35,7 @@ pub fn expand(list: &str) -> Result<Vec<String>, NodeListError> {
     }
 }
 
-/// Splits at the commas outside brackets.
+/// Splits a list at the commas outside brackets.
 fn split(list: &str) -> Result<Vec<&str>, NodeListError> {
     let (mut parts, mut start, mut is_inside) = (Vec::new(), 0, false);
     for (place, character) in list.char_indices() {
@@ -57,7 +57,7 @@ fn split(list: &str) -> Result<Vec<&str>, NodeListError> {
     }
 }
 
-/// Expands a name with any number of brackets; the last bracket varies fastest.
+/// Expands a name with any number of brackets. The number of the last bracket changes first.
 fn expand_part(part: &str, nodes: &mut Vec<String>) -> Result<(), NodeListError> {
     let mut names = vec![String::new()];
     let mut rest = part.trim();
@@ -87,7 +87,7 @@ fn expand_part(part: &str, nodes: &mut Vec<String>) -> Result<(), NodeListError>
     Ok(())
 }
 
-/// The numbers of `01-03,7`, padded with zeros like the start of their range.
+/// Expands ranges such as `01-03,7` into numbers. Each is padded with zeros to the width of the start of its range.
 fn numbers(ranges: &str) -> Result<Vec<String>, NodeListError> {
     let mut numbers = Vec::new();
     for range in ranges.split(',') {

@@ -1,4 +1,4 @@
-//! A hash that shows whether ranks run the same plan.
+//! A hash that shows whether all ranks run the same plan.
 
 use std::fmt::{self, Debug, Write as _};
 
@@ -13,7 +13,7 @@ impl fmt::Write for Digest {
     }
 }
 
-/// SHA-256 of the `Debug` text of values. In the same build, equal values have equal hashes.
+/// Returns the SHA-256 of the `Debug` text of values. In the same build, equal values have equal hashes.
 pub fn hash(values: &[&dyn Debug]) -> [u8; 32] {
     let mut digest = Digest(Context::new(&SHA256));
     for value in values {

@@ -1,4 +1,4 @@
-//! The report of a rank at the end of its share, and the facts that all ranks of a test share.
+//! The report of a rank at the end of its share, and the facts that are equal on all ranks of a test.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock_offset::ClockRecord;
 
-/// The facts that all ranks of a test share.
+/// The facts that are equal on all ranks of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestFacts {
     /// The number of ranks.
     pub ranks: u32,
-    /// The length of an interval of the timeline; not zero.
+    /// The length of an interval of the timeline. It is not zero.
     pub interval: Duration,
     /// The length of the warm-up before the measured window.
     pub warm_up: Duration,
-    /// The length of the measured window; `None` if it ends after a number of exchanges.
+    /// The length of the measured window; `None` if the window ends after a number of exchanges.
     pub measured: Option<Duration>,
 }
 
 impl TestFacts {
-    /// Whether an interval belongs to the measured window: its last instant decides.
+    /// Whether an interval belongs to the measured window. The last instant of the interval determines this.
     pub(crate) fn is_measured(&self, interval: u64) -> bool {
         let ends = self.interval.as_nanos() * (u128::from(interval) + 1);
         let last = ends.saturating_sub(1);
@@ -36,27 +36,27 @@ impl TestFacts {
 /// The report of a rank at the end of its share.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RankRecord {
-    /// The rank, from 0.
+    /// The rank, counted from 0.
     pub rank: u32,
-    /// The host name of its machine.
+    /// The host name of the rank's machine.
     pub host: String,
-    /// The result of its share, without a timeline.
+    /// The result of the rank's share, without a timeline.
     pub result: LoadResult,
-    /// Its clock, compared with that of rank 0.
+    /// The comparison of the rank's clock with rank 0's clock.
     pub clock: ClockRecord,
-    /// By how much the start message arrived after the common start.
+    /// The time from the common start until the start message arrived, if it arrived after the start.
     pub start_late: Duration,
-    /// Bytes sent and received on its control connection until the report.
+    /// The numbers of bytes sent and received on the control connection until the report.
     pub traffic: (u64, u64),
 }
 
 impl RankRecord {
-    /// The largest possible difference between its start and the start of rank 0.
+    /// The maximum difference between the start of this rank and the start of rank 0.
     pub fn start_skew(&self) -> Duration {
         self.start_late + self.clock.before.uncertainty
     }
 
-    /// The time from the start of the test to the end of its share, including the drain.
+    /// The time from the start of the test to the end of the rank's share, including the drain.
     pub fn elapsed(&self) -> Duration {
         let result = &self.result;
         let windows = [&result.warm_up, &result.drain];
@@ -65,7 +65,7 @@ impl RankRecord {
     }
 }
 
-/// The figures of the measured window, from the intervals of a rank.
+/// The figures of the measured window, added up from the intervals of a rank.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     pub(crate) intervals: u64,

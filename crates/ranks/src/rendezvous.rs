@@ -1,4 +1,4 @@
-//! The rendezvous of all ranks: from a launcher with PMI-1, and the address on which rank 0 listens.
+//! The rendezvous of all ranks: its address from a launcher with PMI-1, and the address on which rank 0 listens.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs as _};
@@ -8,16 +8,16 @@ use fathometer_sys::{Clock, SocketOptions, inherited, socket};
 
 use crate::pmi::{DESCRIPTOR, DescriptorWire, Pmi1, meet};
 
-/// Why there is no rendezvous.
+/// The reason why there is no rendezvous address.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RendezvousError(String);
 
-/// The ports from which rank 0 takes the first free one: below the ephemeral ports of Linux.
+/// The ports of which rank 0 uses the first free port. They are below Linux's ephemeral ports.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
-/// Returns the rendezvous from the launcher's key-value store; `None` without `PMI_FD`. Rank 0 stores the address
-/// `listen`, or a free port.
+/// Returns the rendezvous address from the launcher's key-value store; `None` without `PMI_FD`. Rank 0 stores the
+/// address `listen`, or its host name with a free port.
 ///
 /// # Errors
 /// If the variable is malformed, or the launcher does not answer in time.
@@ -49,7 +49,7 @@ pub fn by_pmi(
     Ok(Some(place))
 }
 
-/// The address that rank 0 stores: the name of its machine, with the port of `--listen` or a free port.
+/// Returns the address that rank 0 stores: the name of its machine, with the port of `--listen` or a free port.
 fn offered(listen: Option<SocketAddr>) -> Result<String, String> {
     let name = host_name();
     match listen {
@@ -59,7 +59,7 @@ fn offered(listen: Option<SocketAddr>) -> Result<String, String> {
         Some(address) => return Ok(address.to_string()),
         None => {}
     }
-    // Tests that start at the same time try different ports first.
+    // Tests that start at the same time try different ports first, because the first port depends on the process ID.
     let first = std::process::id() as usize % PORTS.len();
     let mut ports = PORTS.cycle().skip(first).take(PORTS.len());
     let is_free = |port: &u16| {
@@ -71,13 +71,13 @@ fn offered(listen: Option<SocketAddr>) -> Result<String, String> {
     Ok(format!("{name}:{port}"))
 }
 
-/// The name of this machine.
+/// Returns the name of this machine.
 pub fn host_name() -> String {
     let names = rustix::system::uname();
     names.nodename().to_string_lossy().into_owned()
 }
 
-/// Resolves a rendezvous.
+/// Resolves a rendezvous address.
 ///
 /// # Errors
 /// If the name cannot be resolved.
@@ -85,11 +85,11 @@ pub fn resolve(place: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(place.to_socket_addrs()?.collect())
 }
 
-/// The address on which rank 0 listens. A machine's own name often resolves to its loopback interface, which other
-/// machines cannot reach; rank 0 then listens on all of its addresses.
+/// Returns the address on which rank 0 listens. A machine's own name often resolves to its loopback interface, which
+/// other machines cannot reach. In this case, rank 0 listens on all addresses of its machine.
 ///
 /// # Errors
-/// If the rendezvous has no address.
+/// If the rendezvous name has no address.
 pub fn listening_address(rendezvous: &str) -> Result<SocketAddr, RendezvousError> {
     let mut addresses = resolve(rendezvous).map_err(|error| {
         RendezvousError(format!(

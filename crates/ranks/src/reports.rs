@@ -1,4 +1,4 @@
-//! Tests: a whole test made of synthetic shares, reported directly and read from spools.
+//! Tests of a whole test of synthetic shares, reported directly and read from spools.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) const FACTS: TestFacts = TestFacts {
     measured: Some(Duration::from_secs(3)),
 };
 
-/// Latencies of a rank in an interval, in nanoseconds.
+/// Returns latencies of a rank in an interval, in nanoseconds.
 fn latencies(rank: u32, interval: u64) -> impl Iterator<Item = u64> {
     let seed = Seed(rank.into()).child(interval);
     (0..50 + u64::from(rank)).map(move |n| 100_000 + seed.draw(n) % 3_000_000)
@@ -37,7 +37,7 @@ pub(crate) fn part(rank: u32, interval: u64) -> Part {
         part.completed += 1;
         part.received = Bytes(part.received.0 + 1000);
     }
-    // The counts of the measured window, which begins with interval 1, up to this interval.
+    // The counts of the measured window (from interval 1) up to this interval.
     let so_far: u64 = (1..=interval)
         .map(|n| latencies(rank, n).count() as u64)
         .sum();
@@ -116,7 +116,7 @@ pub(crate) fn record(rank: u32) -> RankRecord {
     }
 }
 
-/// The bytes of a rank's spool, with these intervals, and with its result if the rank `ended`.
+/// Returns the bytes of a rank's spool with these intervals, and with the rank's result if `ended`.
 fn spooled(rank: u32, intervals: u64, ended: bool) -> Vec<u8> {
     let header = SpoolHeader {
         test: 9,
@@ -168,7 +168,7 @@ fn the_whole_is_the_same_in_whatever_order_figures_arrive_and_as_it_was_spooled(
     let offline = whole(read(&spools)).unwrap().finish().unwrap();
     results.push(json(&offline));
     assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
-    // The percentiles equal those of one process with the same exchanges.
+    // The percentiles must equal the percentiles of one process with the same exchanges.
     let mut one = Latency::default();
     for rank in 0..RANKS {
         for nanos in (1..INTERVALS).flat_map(|interval| latencies(rank, interval)) {
@@ -189,13 +189,13 @@ fn the_whole_is_the_same_in_whatever_order_figures_arrive_and_as_it_was_spooled(
         .map(|rank| rank.start_skew_ms)
         .collect();
     assert_eq!(skews, [Some(0.02), Some(0.021), Some(0.022)]);
-    // 4400 bytes in 4 s.
+    // 4400 bytes were sent in 4 s.
     assert_eq!(offline.ranks[0].control_bytes_per_s, Some(1100.0));
 }
 
 #[test]
 fn what_a_lost_rank_reported_counts_and_the_result_is_invalid() {
-    // The spool of rank 1 has its first three intervals, one of them in the warm-up; rank 2 has no spool.
+    // The spool of rank 1 contains its first three intervals, of which one is in the warm-up. Rank 2 has no spool.
     let spools = [spooled(0, INTERVALS, true), spooled(1, 3, false)];
     let result = whole(read(&spools)).unwrap().finish().unwrap();
     let expected = 3 * 50 + 2 * 51;
@@ -262,7 +262,7 @@ fn figures_out_of_turn_are_refused() {
     assert_eq!(whole.interval(3, of(1, 0)), Err(FiguresError::Rank));
     let malformed = whole.interval(1, vec![1; 10]);
     assert!(matches!(malformed, Err(FiguresError::Malformed(_))));
-    // The result of another rank.
+    // Rank 1 reports the result of another rank.
     assert_eq!(
         whole.ended(1, &encode_record(&record(2))),
         Err(FiguresError::Rank)
@@ -305,13 +305,13 @@ fn spools_of_different_tests_or_of_one_rank_twice_are_not_merged() {
     assert!(matches!(error, SpoolError::OtherTest));
 }
 
-/// The figures of an interval with latencies as in docs/scale.md: log-normal, with a median of 1 ms and a 99th
+/// Returns the figures of an interval with the latencies of docs/scale.md: log-normal, with a median of 1 ms and a 99th
 /// percentile of 5 ms; one exchange in a thousand is 100 times slower.
 fn busy_part(exchanges: u64) -> Part {
     let seed = Seed(5);
     let mut part = Part::new(7);
     for n in 0..exchanges {
-        // Box and Muller 1958.
+        // The Box-Muller transform (1958) yields normally distributed numbers.
         let radius = (-2.0 * (1.0 - seed.uniform(3 * n)).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * seed.uniform(3 * n + 1)).cos();
         let slow = match seed.draw(3 * n + 2).is_multiple_of(1000) {

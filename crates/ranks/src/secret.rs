@@ -28,7 +28,7 @@ pub struct ShortSecret(pub usize);
 #[error("the system gave no random bytes for a secret")]
 pub struct NoRandomBytes;
 
-/// Returns the text of a new secret: 32 random bytes in hexadecimal.
+/// Returns a new secret as text: 32 random bytes in hexadecimal.
 ///
 /// # Errors
 /// If the system returns no random bytes.
@@ -44,7 +44,7 @@ pub fn random_text() -> Result<String, NoRandomBytes> {
 #[derive(Clone)]
 pub struct Secret(Key);
 
-/// Does not print the secret.
+/// Formats the type without the secret.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
@@ -52,7 +52,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Creates the secret from the content of a file or variable, without white space at either end.
+    /// Creates the secret from the content of a file or variable. White space at both ends is removed.
     ///
     /// # Errors
     /// If the content is shorter than [`LEAST`] bytes.
@@ -64,13 +64,13 @@ impl Secret {
         }
     }
 
-    /// The secret of one TLS session: proofs and keys derived from it are invalid in every other session.
+    /// Derives the secret of one TLS session. Proofs and keys derived from it are invalid in every other session.
     pub(crate) fn bound(&self, binding: &[u8; BINDING]) -> Secret {
         let tag = hmac::sign(&self.0, &[BOUND, binding].concat());
         Secret(Key::new(HMAC_SHA256, tag.as_ref()))
     }
 
-    /// The proof that a side has the secret, for these two nonces.
+    /// Returns the proof that a side has the secret, for these two nonces.
     pub(crate) fn proof(&self, of: Side, nonces: &Nonces) -> [u8; MAC] {
         self.derived(of.proof(), nonces)
     }
@@ -80,7 +80,7 @@ impl Secret {
         hmac::verify(&self.0, &labelled(of.proof(), nonces), proof).is_ok()
     }
 
-    /// The key for the frames of a side on a connection with these nonces.
+    /// Returns the key for the frames of a side on a connection with these nonces.
     pub(crate) fn key(&self, of: Side, nonces: &Nonces) -> Key {
         Key::new(HMAC_SHA256, &self.derived(of.key(), nonces))
     }
@@ -97,8 +97,8 @@ fn labelled(label: &[u8], nonces: &Nonces) -> Vec<u8> {
     [label, &nonces.member, &nonces.rank_0].concat()
 }
 
-/// The label of secrets that are bound to a session. It is as long as the other labels and is followed by fewer
-/// bytes, so that the inputs of the MAC always differ.
+/// The label of secrets that are bound to a session. It is as long as the other labels, and fewer bytes follow it. So
+/// the inputs of the MAC always differ.
 const BOUND: &[u8] = b"bound to session";
 
 /// The nonces of both sides of a connection.
@@ -125,7 +125,7 @@ impl Side {
         }
     }
 
-    /// All labels have the same length, so that no two inputs of the MAC are equal.
+    /// All labels have the same length. So the inputs of the MAC always differ.
     fn proof(self) -> &'static [u8] {
         match self {
             Side::RankZero => b"proof of rank 0.",

@@ -1,8 +1,8 @@
-//! The records that a rank keeps of its share, for a merge.
+//! The file in which a rank records its share, for a merge.
 //!
-//! A spool begins with a line of text. Entries follow: length (u32), kind (u8), content, and the CRC-32 of kind and
-//! content. Numbers are little-endian, contents are in the format of postcard. A truncated spool keeps all complete
-//! entries.
+//! A spool begins with a line of text. Each following entry has these parts: length (u32), kind (u8), content, and the
+//! CRC-32 of kind and content. Numbers are little-endian; postcard encodes the contents. All complete entries of a
+//! truncated spool are readable.
 
 use std::io::{self, Write};
 
@@ -27,15 +27,15 @@ const LOST: u8 = 4;
 /// The test and the rank of a spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpoolHeader {
-    /// The number of the test, which all its spools share.
+    /// The number of the test, which is the same in all its spools.
     pub test: u64,
     /// The rank.
     pub rank: u32,
-    /// The facts that all ranks share.
+    /// The facts that are equal on all ranks.
     pub facts: TestFacts,
 }
 
-/// Why spools cannot be merged.
+/// The reason why spools cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     /// A file is not a spool of this version.
@@ -44,13 +44,13 @@ pub enum SpoolError {
     /// The spool ends before its header is complete.
     #[error("it ends before the test started")]
     Empty,
-    /// An entry is malformed, although its checksum is right.
+    /// An entry is malformed, although its checksum is correct.
     #[error("it has a malformed entry")]
     Entry,
-    /// Two spools are of different tests.
+    /// Two spools belong to different tests.
     #[error("it belongs to another test than the first spool")]
     OtherTest,
-    /// There are two spools of a rank.
+    /// Two spools belong to the same rank.
     #[error("there are two spools of rank {0}")]
     Twice(u32),
     /// The figures of a rank cannot be used.
@@ -68,7 +68,7 @@ impl<W: Write> SpoolWriter<W> {
     /// Begins a spool with its header.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the spool cannot be written.
     pub fn begin(mut to: W, header: &SpoolHeader) -> io::Result<SpoolWriter<W>> {
         to.write_all(MAGIC)?;
         let mut writer = SpoolWriter { to };
@@ -80,7 +80,7 @@ impl<W: Write> SpoolWriter<W> {
     /// Writes the figures of the next interval.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If the spool cannot be written.
     pub fn interval(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.entry(INTERVAL, bytes)
     }
@@ -88,21 +88,21 @@ impl<W: Write> SpoolWriter<W> {
     /// Writes the result of the rank.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the spool cannot be written.
     pub fn ended(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.entry(ENDED, bytes)
     }
 
-    /// Writes that rank 0 lost another rank; a merge then reports the loss with the same reason.
+    /// Records that rank 0 lost another rank. A merge then reports the loss with the same reason.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the spool cannot be written.
     pub fn lost(&mut self, rank: u32, why: &str) -> io::Result<()> {
         let bytes = postcard::to_allocvec(&(rank, why)).map_err(io::Error::other)?;
         self.entry(LOST, &bytes)
     }
 
-    /// Each entry is a single write, so that a killed process leaves complete entries.
+    /// Each entry is a single write, so that a killed process leaves only complete entries.
     fn entry(&mut self, kind: u8, content: &[u8]) -> io::Result<()> {
         let mut entry = Vec::with_capacity(content.len() + 9);
         entry.extend((content.len() as u32).to_le_bytes());
@@ -181,11 +181,12 @@ fn next_entry<'a>(rest: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
     Some((entry[0], &entry[1..]))
 }
 
-/// The whole test from its spools, in any order; each spool comes with its file name for messages. A rank without a
-/// spool, or whose spool has no result, is lost.
+/// Computes the whole test from its spools, in any order. Each spool has its file name, for messages. A rank is lost if
+/// its spool is missing or has no result.
 ///
 /// # Errors
-/// If the spools do not belong together, or if the figures of a rank cannot be used; with the name of the file.
+/// If the spools do not belong together, or if the figures of a rank cannot be used. The error includes the name of the
+/// file.
 pub fn whole(mut spools: Vec<(String, Spool)>) -> Result<Whole, (String, SpoolError)> {
     spools.sort_by_key(|(_, spool)| spool.header.rank);
     let Some((_, first)) = spools.first() else {

@@ -1,7 +1,7 @@
 //! The share of a study that this process measures, from options or from a launcher's environment.
 //!
-//! The shares of a study need no communication, so there is no rendezvous. Options come first, then a Slurm array,
-//! the tasks of a Slurm step, and a Kubernetes Indexed Job.
+//! The shares of a study need no communication, so there is no rendezvous. The order of precedence is: options, a Slurm
+//! array, the tasks of a Slurm step, a Kubernetes Indexed Job.
 
 use fathometer_load::Share;
 
@@ -10,16 +10,16 @@ use crate::engine::{MOST_RANKS, PlaceError, RANKS, Read, number};
 /// A share and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StudyPlace {
-    /// The rank, and the number of ranks; more than one.
+    /// The rank, and the number of ranks, which is larger than 1.
     pub share: Share,
     /// The source of both numbers, for messages.
     pub source: &'static str,
 }
 
-/// Why the share is unknown or impossible.
+/// The reason why the share is unknown or impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StudyShareError {
-    /// A value is malformed or missing, or there is no such rank.
+    /// A value is malformed or missing, or the rank does not exist.
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// The indexes of a Slurm array are not evenly spaced.
@@ -30,23 +30,23 @@ pub enum StudyShareError {
     UnevenArray {
         /// The index of this task.
         index: u32,
-        /// The last index of an array of the same size that begins at 0.
+        /// The last index that the array would have if its indexes began at 0 with step 1.
         last: u32,
     },
-    /// `--ranks` is not the size of the array.
+    /// `--ranks` differs from the number of tasks of the array.
     #[error(
         "--ranks is {ranks}, and the Slurm array has {tasks} tasks: leave out --ranks, or set --rank too"
     )]
     OtherSize {
-        /// The option.
+        /// The value of the option.
         ranks: u32,
-        /// The size of the array.
+        /// The number of tasks of the array.
         tasks: u32,
     },
 }
 
-/// Finds the share of this process; `None` if it measures the whole study. `rank` and `ranks` are the options of
-/// these names, and `variable` reads the environment. `--ranks 1` selects the whole study, whatever the environment.
+/// Determines the share of this process; `None` if it measures the whole study. `rank` and `ranks` are the options of
+/// these names, and `variable` reads the environment. `--ranks 1` selects the whole study in any environment.
 ///
 /// # Errors
 /// If a value is malformed, or values contradict each other.
@@ -74,7 +74,7 @@ pub fn study_place(
     Ok((ranks > 1).then_some(StudyPlace { share, source }))
 }
 
-/// Rank and size from the first launcher whose variables are set.
+/// Returns the rank and the number of ranks from the first launcher whose variables are set.
 fn of_engine(
     size: Option<u32>,
     read: Read<'_>,
@@ -93,8 +93,8 @@ fn of_engine(
         };
         Ok::<_, PlaceError>(rank.zip(ranks).map(|(rank, ranks)| (rank, ranks, source)))
     };
-    // In a batch script, SLURM_NTASKS is the number of tasks that its steps may have, and the script is rank 0. Only
-    // srun sets the number of tasks of the step.
+    // In a batch script, SLURM_NTASKS is the number of tasks that the script's steps may have, and the script is rank
+    // 0. Only srun sets the number of tasks of a step.
     let step = match number("SLURM_STEP_NUM_TASKS", read)? {
         Some(_) => pair(
             "SLURM_PROCID",
@@ -110,7 +110,8 @@ fn of_engine(
     Ok(job)
 }
 
-/// Rank and size of a task of a Slurm array. The indexes may begin at any number, and may have a step.
+/// Returns the rank and the number of ranks for a task of a Slurm array. The indexes may begin at any number, and their
+/// step may be larger than 1.
 fn of_array(read: Read<'_>) -> Result<Option<(u32, u32)>, StudyShareError> {
     let Some(index) = number("SLURM_ARRAY_TASK_ID", read)? else {
         return Ok(None);
@@ -121,8 +122,8 @@ fn of_array(read: Read<'_>) -> Result<Option<(u32, u32)>, StudyShareError> {
     let min = number("SLURM_ARRAY_TASK_MIN", read)?.unwrap_or(0);
     let max = number("SLURM_ARRAY_TASK_MAX", read)?;
     let last = count.saturating_sub(1);
-    // The step that fits the first and the last index: the step in the environment is 1 for lists, whatever their
-    // gaps.
+    // Computes the step from the first and the last index. The variable for the step is always 1 for a list of indexes,
+    // even if the list has gaps.
     let step = match (max, last) {
         (Some(max), 1..) => max.saturating_sub(min) / last,
         _ => 1,
@@ -183,7 +184,7 @@ mod tests {
         let job = [("JOB_COMPLETION_INDEX", "1"), (RANKS, "2")];
         assert_eq!(place(None, None, &job), Ok(Some((1, 2))));
         assert_eq!(place(None, Some(5), &job[..1]), Ok(Some((1, 5))));
-        // Options take precedence.
+        // Options take precedence over the array.
         let array = array(["2", "4", "0", "3"]);
         assert_eq!(place(Some(0), Some(2), &array), Ok(Some((0, 2))));
     }
@@ -192,12 +193,12 @@ mod tests {
     fn one_of_one_is_the_whole_study() {
         let solo = [("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")];
         assert_eq!(place(None, None, &solo), Ok(None));
-        // A batch script, of a job that has several tasks.
+        // The environment of a batch script, whose job has several tasks.
         let batch = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")];
         assert_eq!(place(None, None, &batch), Ok(None));
         assert_eq!(place(Some(0), Some(1), &[]), Ok(None));
         assert_eq!(place(None, Some(1), &array(["2", "4", "0", "3"])), Ok(None));
-        // An index without a size may have another meaning.
+        // An index without a number of ranks may have another meaning, so it is ignored.
         assert_eq!(
             place(None, None, &[("JOB_COMPLETION_INDEX", "1")]),
             Ok(None)

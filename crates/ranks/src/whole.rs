@@ -1,7 +1,7 @@
 //! The whole test: the figures of all ranks, from the network or from spools.
 //!
-//! An interval of the whole test is closed when each rank has reported it, has finished or is lost. Its figures are
-//! merged in the order of the ranks, so the result does not depend on the order of arrival.
+//! An interval of the whole test is closed when each rank has reported the interval, has finished or is lost. The
+//! figures are merged in the order of the ranks, so the result does not depend on the order of arrival.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use crate::limits::{ImpossibleFigure, Totals};
 use crate::merge::{self, MergeError, Merged};
 use crate::record::{RankRecord, Reported, TestFacts};
 
-/// The longest latency for which histograms have memory at the start.
+/// The longest latency for which histograms allocate memory at the start.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Why the figures of a rank cannot be used.
+/// The reason why the figures of a rank cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FiguresError {
-    /// There is no such rank, or it has finished.
+    /// The rank does not exist, or it has finished.
     #[error("received figures from a rank that is not in this test")]
     Rank,
-    /// The bytes are not the figures of an interval, or not a result.
+    /// The bytes are neither the figures of an interval nor a result.
     #[error("malformed figures: {0}")]
     Malformed(postcard::Error),
-    /// An interval is missing or comes twice.
+    /// An interval is missing or arrives twice.
     #[error("received interval {found}, expected interval {expected}")]
     Order {
         /// The interval that was received.
@@ -34,7 +34,7 @@ pub enum FiguresError {
         /// The interval that was expected.
         expected: u64,
     },
-    /// A figure that no test can have.
+    /// A figure is impossible in a test.
     #[error("{0}")]
     Absurd(#[from] ImpossibleFigure),
 }
@@ -45,7 +45,7 @@ pub struct Whole {
     facts: TestFacts,
     timeline: Timeline,
     ranks: Vec<Rank>,
-    /// Intervals that are not closed, each with the figures of the ranks that have reported it.
+    /// Intervals that are not closed. Each has the figures of the ranks that have reported it.
     open: BTreeMap<u64, BTreeMap<u32, Vec<u8>>>,
     /// The next interval to close.
     next: u64,
@@ -61,7 +61,7 @@ struct Rank {
     end: RankEnd,
 }
 
-/// How the share of a rank ended.
+/// The way in which the share of a rank ended.
 #[derive(Debug, Default)]
 enum RankEnd {
     #[default]
@@ -105,7 +105,7 @@ impl Whole {
     /// Adds the report of a rank's next interval.
     ///
     /// # Errors
-    /// If the figures are malformed, out of order or impossible. They are then not counted.
+    /// If the figures are malformed, out of order or impossible. In this case, they are not counted.
     pub fn interval(&mut self, rank: u32, bytes: Vec<u8>) -> Result<(), FiguresError> {
         let known = self.ranks.get_mut(rank as usize);
         let known = known.filter(|rank| matches!(rank.end, RankEnd::Open));
@@ -137,7 +137,7 @@ impl Whole {
     /// Adds the result of a rank.
     ///
     /// # Errors
-    /// If the result is malformed or absurd.
+    /// If the result is malformed or impossible.
     pub fn ended(&mut self, rank: u32, bytes: &[u8]) -> Result<(), FiguresError> {
         let record: RankRecord = postcard::from_bytes(bytes).map_err(FiguresError::Malformed)?;
         let known = self.ranks.get_mut(rank as usize);
@@ -157,19 +157,19 @@ impl Whole {
         }
     }
 
-    /// Closes the next interval if all its reports have arrived.
+    /// Closes the next interval if the reports of all ranks have arrived.
     pub fn close_next(&mut self) -> Option<ClosedInterval> {
         let next = self.next;
         let is_whole = |rank: &Rank| rank.reported > next || !matches!(rank.end, RankEnd::Open);
         if !self.ranks.iter().all(is_whole) {
             return None;
         }
-        // In the order of the ranks.
+        // The figures are in the order of the ranks.
         let figures = self.open.remove(&next)?;
         self.next += 1;
         let mut merged: Option<Part> = None;
         for bytes in figures.into_values() {
-            // The bytes were decoded before, so this does not fail.
+            // The bytes were decoded successfully before, so this does not fail.
             let Ok(mut part) = decode_part(&bytes) else {
                 continue;
             };
@@ -189,7 +189,7 @@ impl Whole {
         self.timeline.corrected()
     }
 
-    /// The result of the whole test. Ranks that have not finished are lost.
+    /// Returns the result of the whole test. Ranks that have not finished are marked as lost.
     ///
     /// # Errors
     /// If no rank has finished.

@@ -1,4 +1,4 @@
-//! Concatenates style sheets and scripts that follow each other in documents.
+//! Concatenates consecutive style sheets or scripts of documents.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,34 @@ use fathometer_content::{
     Run, RunKind, StyleSheet, Unchanged, join_runs, join_scripts, join_style_sheets, runs,
 };
 
-/// The most runs that are joined, which bounds the memory.
+/// The maximum number of runs that are joined, which limits the memory.
 const MOST_RUNS: usize = 10_000;
 
-/// A run to join: the kind and the places of the files, in order.
+/// A run to join: its kind, and the places of its files in order.
 pub type Files = (RunKind, Vec<String>);
 
-/// The concatenations of a site. A place is a path that names a file of the site, with slashes.
+/// The concatenations of a site. A place is a path, with slashes, that identifies a file of the site.
 #[derive(Debug, Default)]
 pub struct Concatenations {
-    /// The runs, with the name of the joined file if it was made.
+    /// The runs, each with the name of the joined file, or `None` if there is none.
     found: BTreeMap<Files, Option<String>>,
 }
 
-/// A joined file. It is written only with the feature `images`, which `--write` needs.
+/// A joined file. It is written only with the feature `images`, because `--write` needs this feature.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "images"),
     expect(dead_code, reason = "only its number counts")
 )]
 pub struct JoinedFile {
-    /// Its place.
+    /// The place of the file.
     pub place: String,
-    /// Its content.
+    /// The content of the file.
     pub content: Vec<u8>,
 }
 
 impl Concatenations {
-    /// Records the runs of a document. `place_of` finds the place of a URL in it.
+    /// Records the runs of a document. `place_of` returns the place of a URL in the document.
     pub fn note(
         &mut self,
         html: &[u8],
@@ -49,8 +49,8 @@ impl Concatenations {
         Ok(())
     }
 
-    /// Makes the joined files, with names for which `is_free` returns true. The content of a file is `None` if
-    /// the file is not of the site. Returns the joined files, and the reasons why others cannot be made.
+    /// Joins the files. `is_free` returns whether a name is unused. The content of a file is `None` if the file is not
+    /// part of the site. Returns the joined files, and the reasons why other runs cannot be joined.
     pub fn make(
         &mut self,
         content_of: impl Fn(&str) -> Option<Vec<u8>>,
@@ -86,7 +86,7 @@ impl Concatenations {
         (made, left)
     }
 
-    /// The document with the joined files, and the number of requests that a first visit saves. `None` if
+    /// Returns the document with the joined files, and the number of requests that a first visit saves. `None` if
     /// nothing changes.
     pub fn apply(
         &self,
@@ -108,7 +108,7 @@ impl Concatenations {
         (requests > 0).then(|| (join_runs(html, &replaced), requests))
     }
 
-    /// The files of each joined run of the document.
+    /// Returns the files of each joined run of the document.
     pub fn joined_runs(
         &self,
         html: &[u8],
@@ -121,13 +121,13 @@ impl Concatenations {
             .collect()
     }
 
-    /// The place of the joined file for these files.
+    /// Returns the place of the joined file for these files.
     pub fn place(&self, files: &Files) -> Option<String> {
         let name = self.found.get(files)?.as_deref()?;
         Some(format!("{}{name}", folder_of(files.1.first()?)))
     }
 
-    /// The joined file for these files, from the content of each file.
+    /// Joins these files, given the content of each file.
     pub fn joined(
         &self,
         (kind, places): &Files,
@@ -167,12 +167,12 @@ fn joined(kind: RunKind, places: &[String], contents: &[Vec<u8>]) -> Result<Vec<
     }
 }
 
-/// The folder of a place, with its final slash.
+/// Returns the folder of a place, with its final slash.
 fn folder_of(place: &str) -> &str {
     place.rfind('/').map_or("", |slash| &place[..=slash])
 }
 
-/// The URL of a file in the folder of the file that `url` names.
+/// Returns the URL of the file `name` in the same folder as the file at `url`.
 fn beside(url: &str, name: &str) -> String {
     let end = url.find(['?', '#']).unwrap_or(url.len());
     format!("{}{name}", folder_of(&url[..end]))

@@ -25,7 +25,7 @@ use super::sprites::Sprites;
 use super::walk::{self, Walk};
 use super::{Failure, Options, usage};
 
-/// A treatment of a copy.
+/// A treatment of the files in a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Treat {
     /// GIF to PNG, animated GIF to APNG (lossless).
@@ -34,18 +34,18 @@ pub enum Treat {
     Png,
     /// GIF and PNG to WebP (lossless).
     Webp,
-    /// JPEG encoded again (lossy).
+    /// JPEG re-encoded (lossy).
     Jpeg,
     /// Still images to AVIF (lossy).
     #[cfg(feature = "avif")]
     Avif,
     /// HTML and style sheets minified.
     Minify,
-    /// Consecutive style sheets, or consecutive scripts, of a document joined into one file.
+    /// Consecutive style sheets or consecutive scripts of a document, joined into one file.
     Concat,
-    /// Small images that the same documents show, joined into one PNG (lossless).
+    /// Small images that appear in the same documents, joined into one PNG (lossless).
     Sprite,
-    /// Small images that a single tag shows, as `data:` URLs in that tag (lossless).
+    /// Small images with a single tag, as `data:` URLs in this tag (lossless).
     Inline,
 }
 
@@ -54,7 +54,7 @@ pub enum Treat {
 ///
 /// # Errors
 ///
-/// If the options are invalid, or a file cannot be read or written. No copy is left then.
+/// If the options are invalid, or a file cannot be read or written. The incomplete copy is then removed.
 pub fn copy(options: &Options, treatments: &[Treat], out: &Path) -> Result<Written, Failure> {
     if !options.site.is_dir() {
         let site = options.site.display();
@@ -66,7 +66,7 @@ pub fn copy(options: &Options, treatments: &[Treat], out: &Path) -> Result<Writt
     let finished = SiteCopy::new(options, treatments, &partial)
         .whole()
         .and_then(|written| {
-            // Some file systems report a full disk only here.
+            // Some file systems report a full disk only when data is synchronised.
             rustix::fs::syncfs(File::open(&partial)?)
                 .map_err(|error| not_written(&partial, &error.into()))?;
             fs::rename(&partial, out).map_err(|error| not_written(out, &error))?;
@@ -75,7 +75,8 @@ pub fn copy(options: &Options, treatments: &[Treat], out: &Path) -> Result<Writt
     let mut written = match finished {
         Ok(written) => written,
         Err(error) => {
-            // The first error is returned: the name of a remaining folder shows that it is incomplete.
+            // The first error is returned, even if removal fails: the name of a remaining folder shows that it is
+            // incomplete.
             drop(fs::remove_dir_all(&partial));
             return Err(error);
         }
@@ -98,23 +99,23 @@ struct SiteCopy<'a> {
     limits: Limits,
     treatments: Vec<ImageTreatment>,
     names: Names,
-    /// The elements whose white space is kept; `None` without minification.
+    /// The elements whose white space is preserved; `None` without minification.
     kept_white_space: Option<KeptWhiteSpace>,
     /// The files to join; `None` without concatenation.
     concatenations: Option<Concatenations>,
     /// The small images; `None` without sprites.
     sprites: Option<Sprites>,
-    /// The small images; `None` if they are not inlined.
+    /// The small images; `None` without inlining.
     inlining: Option<Inlining>,
-    /// Whether a style sheet of the site may change how images are shown.
+    /// Whether a style sheet of the site may change the rendering of images.
     are_images_styled: bool,
     /// The files whose hashes documents state.
     hashes: Hashes,
     written: Written,
 }
 
-/// The files of one pass. Documents are read before other files are written, because they may state the hashes of
-/// these files. Images are written before style sheets and documents, which name them.
+/// The files of one pass. Documents are read first, because they may state the hashes of other files. Images are
+/// written before style sheets and documents, because these contain the names of images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
     ReadCss,
@@ -125,7 +126,7 @@ enum Pass {
 }
 
 impl Pass {
-    /// All passes in order.
+    /// All passes, in their order.
     const ALL: [Pass; 5] = [
         Pass::ReadCss,
         Pass::ReadHtml,
@@ -211,7 +212,7 @@ impl<'a> SiteCopy<'a> {
         let content = match walk::read(path, self.options.max_file) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                // Copied unchanged, without reading the file into memory.
+                // Copies the file unchanged, without reading it into memory.
                 let bytes =
                     fs::copy(path, &target).map_err(|error| not_written(&target, &error))?;
                 self.count(bytes, bytes);
@@ -222,7 +223,7 @@ impl<'a> SiteCopy<'a> {
         let bytes = content.len() as u64;
         let rewritten = match pass {
             Pass::Html => self.html(path, &place, &content),
-            // The URLs in the style sheet still name the original files.
+            // The URLs in the style sheet still refer to the original files.
             Pass::Css | Pass::Others if self.hashes.may_state(&place) => {
                 self.written.files_hashed += 1;
                 content
@@ -236,7 +237,7 @@ impl<'a> SiteCopy<'a> {
         Ok(())
     }
 
-    /// Copies a file that is not a document. If it is an image, it is treated.
+    /// Copies a file that is not a document. Treats the file if it is an image.
     fn copy_other(
         &mut self,
         path: &Path,
@@ -256,7 +257,7 @@ impl<'a> SiteCopy<'a> {
             Err(error) => {
                 self.written.images_failed += 1;
                 let path = path.display();
-                (self.options.say)(format_args!("{path}: copied as it is: {error}"));
+                (self.options.say)(format_args!("{path}: copied unchanged: {error}"));
                 None
             }
         };
@@ -278,12 +279,12 @@ impl<'a> SiteCopy<'a> {
                     names::with_suffix(place, suffix),
                     names::with_suffix(path, suffix).is_some_and(|path| path.exists()),
                 ) else {
-                    // The site has a file with that name, or the name cannot be used in a reference.
+                    // The site already has a file with this name, or the name cannot be used in a reference.
                     write(target, content)?;
                     self.count(bytes, bytes);
                     return Ok(());
                 };
-                // References in scripts and from other sites keep the old name.
+                // References in scripts and from other sites still have the old name.
                 write(target, content)?;
                 write(&self.out.join(renamed), &treated)?;
                 self.names.rename(place, suffix);
@@ -295,7 +296,7 @@ impl<'a> SiteCopy<'a> {
         Ok(())
     }
 
-    /// Records the image in the copy, which may be inlined into a document.
+    /// Records the image that the copy contains, which may be inlined into a document.
     fn note_inlined(&mut self, place: &Path, file: &[u8]) {
         if let (Some(inlining), Some(place), Some(format)) =
             (&mut self.inlining, place.to_str(), Format::of(file))
@@ -304,7 +305,7 @@ impl<'a> SiteCopy<'a> {
         }
     }
 
-    /// The smallest result of the image treatments, if it is smaller than the file.
+    /// Returns the smallest result of the image treatments, if it is smaller than the file.
     fn smallest(
         &mut self,
         path: &Path,
@@ -350,7 +351,7 @@ impl<'a> SiteCopy<'a> {
     }
 }
 
-/// The kind of a file, by its name.
+/// The kind of a file, determined by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Html,

@@ -1,4 +1,4 @@
-//! Inlines small images into the documents that show them: `data:` URLs (RFC 2397) replace their names.
+//! Inlines small images into the documents that show them: replaces the URL of the image by a `data:` URL (RFC 2397).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,18 +9,18 @@ use fathometer_content::{Unchanged, image_tags, rewrite_html};
 use super::table::Inlined;
 use super::treatment::FileCosts;
 
-/// The largest image that is inlined, in bytes.
+/// The size in bytes of the largest image that is inlined.
 const LARGEST: usize = 2048;
-/// The most images that are recorded. They and their encoded forms are in memory.
+/// The maximum number of recorded images. They and their encoded forms are in memory.
 const MOST_IMAGES: usize = 4000;
-/// The most references that are recorded.
+/// The maximum number of recorded references.
 const MOST_USED: usize = 100_000;
 
-/// The small images of a site, and the references to them. An image is inlined only if a single `<img>` is the
-/// only reference to it on the site; otherwise its content would be repeated.
+/// The small images of a site, and the references to them. An image is inlined only if a single `<img>` is the only
+/// reference on the site; otherwise the image would be stored several times.
 #[derive(Debug, Default)]
 pub struct Inlining {
-    /// The references to files, by the place of the file.
+    /// The references to files, by place of the file.
     uses: HashMap<String, Uses>,
     images: BTreeMap<String, Small>,
 }
@@ -29,7 +29,7 @@ pub struct Inlining {
 #[derive(Debug, Default)]
 struct Uses {
     references: u64,
-    /// The references by an `<img>`, with the bytes of the tag and of the source in it.
+    /// The number of references by an `<img>`, the bytes of its tag, and the bytes of the source in the tag.
     tags: u64,
     tag_bytes: u64,
     source_bytes: u64,
@@ -43,7 +43,7 @@ struct Small {
 }
 
 impl Inlining {
-    /// Records the references of a document. `place_of` finds the place of a URL in it.
+    /// Records the references of a document. `place_of` returns the place of a URL in the document.
     pub fn note_document(
         &mut self,
         html: &[u8],
@@ -58,7 +58,7 @@ impl Inlining {
             .into_iter()
             .for_each(|place| self.note_reference(place));
         image_tags(html, |tag| {
-            // A browser that selects another file never requests this one.
+            // A browser that selects another file does not request this file.
             if tag.has_alternatives {
                 return;
             }
@@ -89,14 +89,14 @@ impl Inlining {
         }
     }
 
-    /// Records the bytes and times of an image after codings and lossless treatments.
+    /// Records the bytes and CPU times of an image after codings and lossless treatments.
     pub fn note_costs(&mut self, place: &str, costs: &FileCosts) {
         if let Some(small) = self.images.get_mut(place) {
             small.costs = costs.clone();
         }
     }
 
-    /// The document with its small images inlined, and the number of requests that a first visit saves. `None`
+    /// Returns the document with its small images inlined, and the number of requests that a first visit saves. `None`
     /// if nothing changes.
     pub fn apply(
         &self,
@@ -109,8 +109,8 @@ impl Inlining {
             let small = place_of(tag.source).and_then(|place| Some(self.inlined(&place)?.1));
             if let Some(small) = small {
                 out.extend_from_slice(&html[at..tag.source_start]);
-                // The URL needs quotes: base64 may end with an equals sign, which an unquoted value must not
-                // contain.
+                // The URL needs quotes, because base64 may end with an equals sign, which is invalid in an unquoted
+                // value.
                 out.push(b'"');
                 out.extend_from_slice(small.url().as_bytes());
                 out.push(b'"');
@@ -123,12 +123,12 @@ impl Inlining {
         (images > 0).then_some((out, images))
     }
 
-    /// The costs of the inlined images as separate files.
+    /// Returns the costs of the inlined images as separate files.
     pub fn files(&self) -> impl Iterator<Item = &FileCosts> {
         self.all().map(|(_, small)| &small.costs)
     }
 
-    /// The inlined images, and the bytes of their tags. `None` if there are none.
+    /// Returns the inlined images, and the bytes of their tags. `None` if there are none.
     pub fn summary(&self) -> Option<Inlined> {
         let mut inlined = Inlined {
             limit_bytes: LARGEST,
@@ -149,7 +149,7 @@ impl Inlining {
             .filter_map(move |place| self.inlined(place))
     }
 
-    /// The image at this place, if it is inlined.
+    /// Returns the image at this place, if it is inlined.
     fn inlined(&self, place: &str) -> Option<(&Uses, &Small)> {
         let uses = self.uses.get(place)?;
         let is_alone = (uses.references, uses.tags) == (1, 1);
@@ -175,8 +175,7 @@ mod tests {
         Some(url.to_owned())
     }
 
-    /// The result of inlining for the document, on a site with the images `a` and `b` and a style sheet that
-    /// names `back`.
+    /// Inlines the images of a document, on a site with the images `a` and `b` and a style sheet that refers to `back`.
     fn treated(html: &str, back: &str) -> (Option<(String, u64)>, Option<Inlined>) {
         let mut inlining = Inlining::default();
         inlining.note_reference(back.to_owned());

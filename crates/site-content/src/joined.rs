@@ -1,5 +1,5 @@
-//! Joins the files that documents load: style sheets and scripts are concatenated, small images become sprites
-//! or are inlined. Alone, and together with the other treatments.
+//! Joins the files that documents load: concatenates style sheets and scripts, and joins small images into sprites or
+//! inlines them. Measures each joining alone, and together with the other treatments.
 
 use fathometer_content::{Coding, KeptWhiteSpace};
 
@@ -17,24 +17,24 @@ use super::treatment::{
 
 /// The codings of joined files.
 const CODINGS: [Option<Coding>; 3] = [None, Some(USUAL), Some(STRONGEST)];
-/// The row with all treatments together.
+/// The name of the row with all treatments together.
 const ALL_TOGETHER: &str = "lossless images, sprites, minified, concatenated, brotli 11";
-/// The row with which that row is compared if no image is treated.
+/// The name of the row with which [`ALL_TOGETHER`] is compared if no image is treated.
 const MINIFIED: &str = "minified, brotli 11";
 
-/// The inputs of joined files.
+/// The inputs for joining files.
 pub struct Inputs<'a> {
-    /// The documents of the site, with their style sheets and scripts.
+    /// Returns the sums of the row with this name; for the empty name, the sums of the untreated site.
     pub page_files: &'a PageFiles,
-    /// Returns the sums of the row with this name; for the empty name, those of the untreated site.
+    /// Returns the sums of the row with this name; for the empty name, returns the sums of the untreated site.
     pub bases: &'a dyn Fn(&str) -> Option<Sums>,
-    /// The elements whose white space is kept.
+    /// The elements whose white space is preserved.
     pub kept: &'a KeptWhiteSpace,
     /// The bytes of the site.
     pub site_bytes: u64,
-    /// The number of times that each file is made, encoded and decoded.
+    /// The number of times that each file is created, encoded and decoded.
     pub repetitions: usize,
-    /// Whether the files that are made are kept.
+    /// Whether the created files are stored.
     pub retains_files: bool,
 }
 
@@ -45,23 +45,23 @@ pub struct Joined {
     pub rows: Vec<Row>,
     /// The savings by small images as `data:` URLs.
     pub inlined: Option<Inlined>,
-    /// The joined files, if they are kept.
+    /// The joined files, if they are stored.
     pub sites: Vec<JoinedSite>,
     /// The reasons for missing rows.
     pub notes: Vec<String>,
 }
 
-/// The row with which a row of joined files is compared. It determines the treatment of their texts.
+/// The row with which a row of joined files is compared. It determines the treatment of the texts.
 #[derive(Clone, Copy, Debug)]
 enum Comparison {
     /// Single files with a coding, or untreated.
     Coded(Option<Coding>),
-    /// Lossless images; texts minified and with the strongest coding.
+    /// Lossless images; texts are minified and have the strongest coding.
     Minified,
 }
 
 impl Joined {
-    /// Joins the files of a site in each way.
+    /// Joins the files of a site in each possible way.
     pub fn of(inputs: &Inputs<'_>, mut images: SmallImages) -> Result<Joined, ApplyError> {
         let mut joined = Joined::default();
         let files = inputs.page_files;
@@ -124,11 +124,11 @@ impl Joined {
         Ok(joined)
     }
 
-    /// The concatenations of the untreated site.
+    /// Returns the concatenations of the untreated site.
     fn concatenations(&mut self, files: &PageFiles) -> Concatenations {
         let mut concatenations = Concatenations::default();
         for file in files.of(PageFileKind::Html) {
-            // A document that cannot be scanned is left unchanged; the note on minification counts it.
+            // A document that cannot be scanned is not changed; the note on minification counts it.
             let _ = concatenations.note(&file.content, |url| file.place_of(url));
         }
         let content_of = |place: &str| Some(files.get(place)?.content.clone());
@@ -142,7 +142,7 @@ impl Joined {
         concatenations
     }
 
-    /// Adds the rows of one kind of joining, alone and with codings, and its files.
+    /// Adds the rows of one kind of joining, without and with codings, and the joined files.
     fn add(
         &mut self,
         inputs: &Inputs<'_>,
@@ -168,7 +168,7 @@ impl Joined {
         self.sites.iter().any(|site| site.name == name)
     }
 
-    /// Keeps the files of one kind of joining.
+    /// Stores the files of one kind of joining.
     fn keep(&mut self, name: &'static str, change: Change<'_>) {
         let files = change.made.into_iter();
         let files = files.map(|made| (made.place, made.content)).collect();
@@ -211,7 +211,7 @@ impl Comparison {
         }
     }
 
-    /// The sums of the row.
+    /// Returns the sums of the row.
     fn sums(self, bases: &dyn Fn(&str) -> Option<Sums>) -> Option<Sums> {
         match self {
             Comparison::Coded(None) => bases(""),
@@ -220,7 +220,7 @@ impl Comparison {
         }
     }
 
-    /// The result for a file in that row.
+    /// Returns the result for a file in this row.
     fn of(self, file: &FileCosts) -> Option<&Applied> {
         match self {
             Comparison::Coded(Some(USUAL)) => Some(&file.usual),
@@ -232,7 +232,7 @@ impl Comparison {
 }
 
 impl Made {
-    /// The file with a coding, and its costs: to make, encode and decode it.
+    /// Encodes the file with a coding. Returns the result with the CPU times to create, encode and decode the file.
     fn applied(&self, coding: Option<Coding>, repetitions: usize) -> Result<Applied, ApplyError> {
         match &self.cost {
             MakingCost::Image(applied) => Ok(applied.clone()),

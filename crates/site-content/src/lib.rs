@@ -1,5 +1,5 @@
 //! Computes how much treatments of a whole site save: content codings, a shared dictionary, lower-case tags,
-//! minification, joined files and other image formats. Also predicts the time of its pages over a path, and
+//! minification, joined files and other image formats. Also predicts the load time of pages over a network path, and
 //! writes a treated copy of the site.
 //!
 //! [`analyse`] reads a folder, an HTTP archive or a list of URLs, and [`copy()`] writes the treated copy of a
@@ -45,8 +45,8 @@ use self::source::Source;
 pub use self::table::{Distortion, FileRow, Inlined, ReplacedRow, Report, Row};
 pub use self::treatment::Sums;
 
-/// The reason why a site was not treated, as a message that says what to do. It is a [`UsageError`] or an
-/// error of another crate, which states whether it is a usage error.
+/// The reason why a site was not treated, as a message that says what to do. It is a [`UsageError`], or an error of
+/// another crate that states whether it is a usage error.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// Options that are invalid on every machine.
@@ -69,19 +69,20 @@ pub type TlsOptions<'a> = &'a dyn Fn(Clock) -> Result<ClientOptions, Failure>;
 pub struct Options {
     /// The folder of the site, an HTTP archive with contents, or a list of URLs.
     pub site: PathBuf,
-    /// The number of files to list, those with the largest savings first.
+    /// The number of files to list, in descending order of their savings.
     pub files: usize,
     /// The number of times that each file is encoded and decoded.
     pub repeat: u8,
-    /// The largest file in bytes. A larger file is an error and is not treated.
+    /// The largest file in bytes. A larger file is reported as an error and is not treated.
     pub max_file: u64,
-    /// The most bytes to fetch for a list of URLs, in total.
+    /// The maximum number of bytes to fetch for a list of URLs, in total.
     pub max_fetch: u64,
     /// The time limit for each URL of a list.
     pub timeout: Duration,
-    /// Whether TLS options were given. Without a list of URLs they have no effect, which is an error.
+    /// Whether TLS options were given. Without a list of URLs they have no effect, so they are an error.
     pub is_tls_stated: bool,
-    /// The most pixels of an image, in all frames together. A larger image is an error and is not treated.
+    /// The maximum number of pixels of an image, in all frames together. A larger image is reported as an error and is
+    /// not treated.
     #[cfg(feature = "images")]
     pub max_pixels: u64,
     /// The quality of re-encoded JPEG images, 1 to 100.
@@ -90,7 +91,7 @@ pub struct Options {
     /// Whether still images are also encoded as AVIF.
     #[cfg(feature = "avif")]
     pub avif: bool,
-    /// Whether [`Analysis::page`] shows images before and after.
+    /// Whether [`Analysis::page`] shows images before and after treatment.
     pub shows_images: bool,
     /// The paths over which the pages are predicted: names or TOML files.
     pub paths: Vec<String>,
@@ -98,7 +99,7 @@ pub struct Options {
     pub policies: Vec<Policy>,
     /// The number of pages to predict, in the order of their paths.
     pub pages: usize,
-    /// The receiver of messages.
+    /// The function that receives messages.
     pub say: Say,
 }
 
@@ -112,8 +113,8 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// The figures as an HTML page in one file, without scripts. The images are moved into the page: a second
-    /// call returns a page without images.
+    /// Creates the HTML page with the figures, in one file without scripts. The images are moved into the page: a
+    /// second call returns a page without images.
     pub fn page(&mut self) -> String {
         let images = std::mem::take(&mut self.images);
         page::page(&self.report, images, std::mem::take(&mut self.replaced))
@@ -134,7 +135,7 @@ pub fn analyse(options: &Options, tls: TlsOptions<'_>) -> Result<Analysis, Failu
     if site.files == 0 && site.failed == 0 {
         let folder = options.site.display();
         return Err(usage(format!(
-            "{folder} has no files; name the folder of a site"
+            "{folder} has no files; use the folder of a site"
         )));
     }
     site.share_dictionary()?;

@@ -4,10 +4,10 @@ use fathometer_content::{KeptWhiteSpace, StyleSheetError, Unchanged, minify_html
 
 use super::treatment::{Minified, timed};
 
-/// The reason why a file is left as it is.
+/// The reason why a file is left unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum NotMinified {
-    /// The document has a construct whose extent depends on the tree. This is no error of the document.
+    /// The document has a construct whose extent depends on the element tree. The document itself is valid.
     #[error("{0}")]
     Document(Unchanged),
     /// The style sheet has an error.
@@ -42,7 +42,7 @@ pub fn minify(
     })
 }
 
-/// Minifies a file `repetitions` times, for the spread of its CPU time.
+/// Minifies a file `repetitions` times, so that the CPU time has a spread.
 pub fn minify_repeatedly(
     kind: Minifiable,
     content: &[u8],
@@ -61,7 +61,7 @@ pub fn minify_repeatedly(
     Ok(minified)
 }
 
-/// Minifies a style sheet in a document. A style sheet with an error is left unchanged.
+/// Minifies a style sheet in a document. Returns `None` for a style sheet with an error, which is left unchanged.
 #[cfg(feature = "css")]
 fn minified_part(css: &[u8]) -> Option<Vec<u8>> {
     style_sheet(css).ok()
@@ -77,7 +77,7 @@ fn style_sheet(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
     fathometer_content::minify_css(css)
 }
 
-/// Without the library, a style sheet is left unchanged.
+/// Without the library, style sheets are left unchanged.
 #[cfg(not(feature = "css"))]
 fn style_sheet(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
     Ok(css.to_vec())

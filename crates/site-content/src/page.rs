@@ -1,4 +1,4 @@
-//! The result of `content` as an HTML page.
+//! Creates the HTML page of a `content` result.
 
 use fathometer_analysis::content_page::{
     self, ContentReport, FileSaving, ImagePair, Replaced, Treatment,
@@ -7,7 +7,7 @@ use fathometer_model::digits::grouped;
 
 use super::table::{Report, Row, spread};
 
-/// The page, with these images before and after treatment, and the images that HTML and CSS could replace.
+/// Creates the page, with the images before and after treatment, and the images that HTML and CSS could replace.
 pub fn page(report: &Report, images: Vec<ImagePair>, replaced: Vec<Replaced>) -> String {
     let mut facts = vec![
         ("files".to_owned(), grouped(report.files)),
@@ -16,7 +16,7 @@ pub fn page(report: &Report, images: Vec<ImagePair>, replaced: Vec<Replaced>) ->
     ];
     if let Some(bytes) = report.dictionary_bytes {
         let what = format!(
-            "{} bytes, counted once in its row; it was trained on these files and saves less on others",
+            "{} bytes, counted once in its row; it was trained on these files and saves less on other files",
             grouped(bytes)
         );
         facts.push(("dictionary".to_owned(), what));
@@ -71,7 +71,7 @@ fn treatment(row: &Row) -> Treatment {
     }
 }
 
-/// The effect of the treatment other than on bytes.
+/// Describes the effects of the treatment other than the bytes saved.
 fn remark(row: &Row) -> Option<String> {
     let requests = row.requests_saved;
     let requests = requests

@@ -13,7 +13,7 @@ use super::place::{location, place};
 use super::source::SiteFile;
 use super::treatment::{Applied, FileCosts, repeated};
 
-/// The most bytes of the documents, style sheets and scripts of a site, which are all in memory.
+/// The maximum size in bytes of the documents, style sheets and scripts of a site, which are all in memory.
 pub const MOST_BYTES: usize = 32 << 20;
 
 /// The documents of a site, with their style sheets and scripts.
@@ -23,7 +23,7 @@ pub struct PageFiles {
     folder: PathBuf,
     files: BTreeMap<String, Held>,
     bytes: usize,
-    /// Whether the files exceed the limit on memory. No files are kept then.
+    /// Whether the files exceed the memory limit. No files are then stored.
     pub is_full: bool,
 }
 
@@ -31,12 +31,12 @@ pub struct PageFiles {
 #[derive(Debug)]
 pub struct Held {
     kind: PageFileKind,
-    /// Its content.
+    /// The content of the file.
     pub content: Vec<u8>,
     costs: FileCosts,
-    /// The host and target, which are the base of relative URLs.
+    /// The host and target of the file, which are the base of relative URLs.
     location: (String, String),
-    /// Whether the file comes from an archive or a list. A query is then part of its name.
+    /// Whether the file comes from an archive or a list, so that a query is part of its name.
     has_url: bool,
 }
 
@@ -51,7 +51,7 @@ pub enum PageFileKind {
     Script,
 }
 
-/// A document after a change, and the number of requests that a first visit saves.
+/// A changed document, and the number of requests that a first visit saves.
 pub type JoinedDocument = (Vec<u8>, u64);
 
 /// The files to join, and the treatment of the results before a content coding.
@@ -59,18 +59,18 @@ pub type JoinedDocument = (Vec<u8>, u64);
 pub struct Joins<'a> {
     /// Style sheets and scripts.
     pub concatenations: Option<&'a Concatenations>,
-    /// Changes the images of a document. Returns the document, and the number of requests that this saves.
+    /// Changes the images of a document. Returns the document, and the number of requests saved.
     pub images: &'a dyn Fn(&Held) -> Option<JoinedDocument>,
     /// Treats the content of each document, style sheet and script.
     pub treat: &'a dyn Fn(PageFileKind, &[u8]) -> Vec<u8>,
-    /// The number of times that each file is made, for the spread of the CPU time.
+    /// The number of times that each file is created, so that the CPU time has a spread.
     pub repetitions: usize,
 }
 
 /// The files that are no longer loaded, and the files that replace them.
 #[derive(Debug, Default)]
 pub struct Change<'a> {
-    /// The costs of the files that are no longer loaded unchanged.
+    /// The costs of the files that are no longer loaded in their original form.
     pub gone: Vec<&'a FileCosts>,
     /// The files that replace them.
     pub made: Vec<Made>,
@@ -78,20 +78,20 @@ pub struct Change<'a> {
     pub requests: u64,
 }
 
-/// A file that replaces others.
+/// A file that replaces other files.
 #[derive(Debug)]
 pub struct Made {
-    /// Its place.
+    /// The place of the file.
     pub place: String,
-    /// Its content.
+    /// The content of the file.
     pub content: Vec<u8>,
-    /// The bytes of the files that it replaces.
+    /// The bytes of the files that this file replaces.
     pub others_bytes: u64,
-    /// The cost of making it.
+    /// The cost of creating the file.
     pub cost: MakingCost,
 }
 
-/// The files that replace others of a site.
+/// The files that replace other files of a site.
 #[derive(Debug)]
 pub struct JoinedSite {
     /// The kind of joining, such as `concatenated`.
@@ -100,21 +100,21 @@ pub struct JoinedSite {
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// The cost of making a file that replaces others.
+/// The cost of creating a file that replaces other files.
 #[derive(Debug)]
 pub enum MakingCost {
-    /// The CPU times to make a text, before a content coding.
+    /// The CPU times to create a text, before a content coding.
     Text(Vec<Duration>),
     /// The result for an image, which has no content coding.
     #[cfg_attr(
         not(feature = "images"),
-        expect(dead_code, reason = "only the treatments of images make one")
+        expect(dead_code, reason = "only built with the feature `images`")
     )]
     Image(Applied),
 }
 
 impl PageFiles {
-    /// The page files of a site in this folder, or of another source.
+    /// Creates an empty collection for a site in this folder, or from another source.
     pub fn new(folder: &Path) -> PageFiles {
         PageFiles {
             folder: folder.to_owned(),
@@ -124,7 +124,7 @@ impl PageFiles {
         }
     }
 
-    /// Keeps the file if it is a document, a style sheet or a script.
+    /// Stores the file if it is a document, a style sheet or a script.
     pub fn note(&mut self, file: &SiteFile, costs: FileCosts) {
         let kind = if file.is_html() {
             PageFileKind::Html
@@ -154,24 +154,24 @@ impl PageFiles {
         }
     }
 
-    /// The files of this kind, in the order of their places.
+    /// Returns the files of this kind, in the order of their places.
     pub fn of(&self, kind: PageFileKind) -> impl Iterator<Item = &Held> {
         self.files.values().filter(move |file| file.kind == kind)
     }
 
-    /// The file at this place.
+    /// Returns the file at this place.
     pub fn get(&self, place: &str) -> Option<&Held> {
         self.files.get(place)
     }
 
-    /// Whether the site has no file at this place.
+    /// Returns whether the site has no file at this place.
     pub fn is_free(&self, place: &str) -> bool {
         let target = place.split_once('/').map_or("", |(_, target)| target);
         let path = self.folder.join(site_folder::name_of(target));
         !self.files.contains_key(place) && !path.exists()
     }
 
-    /// The changes when files are joined.
+    /// Returns the changes if files are joined.
     pub fn change(&self, joins: &Joins<'_>) -> Change<'_> {
         let mut change = Change::default();
         let mut runs = Runs::default();
@@ -203,7 +203,7 @@ impl PageFiles {
         change
     }
 
-    /// Adds the joined files, and removes the files to which no other reference exists.
+    /// Adds the joined files, and removes the files that have no other reference.
     fn concatenate<'a>(
         &'a self,
         all: &Concatenations,
@@ -218,7 +218,7 @@ impl PageFiles {
             });
         }
         for (place, times) in &runs.joined {
-            // A file to which another reference exists is still loaded.
+            // A file with another reference is still loaded.
             let file = self
                 .get(place)
                 .filter(|file| file.kind != PageFileKind::Html);
@@ -245,12 +245,12 @@ impl PageFiles {
     }
 }
 
-/// The files that documents load one after the other.
+/// The joined runs of all documents.
 #[derive(Debug, Default)]
 struct Runs {
     /// The number of references to each file, by place.
     named: HashMap<String, u64>,
-    /// The number of references to each file in joined runs, by place.
+    /// The number of references to each file within joined runs, by place.
     joined: HashMap<String, u64>,
     made: BTreeSet<super::concatenation::Files>,
 }
@@ -280,7 +280,7 @@ impl Runs {
 }
 
 impl Held {
-    /// The document after joining, and the number of requests that this saves; `None` if nothing changes.
+    /// Returns the document after joining, and the number of requests saved; `None` if nothing changes.
     fn joined(&self, joins: &Joins<'_>) -> Option<JoinedDocument> {
         let with_images = (joins.images)(self);
         let source = with_images.as_ref().map_or(&self.content, |(html, _)| html);
@@ -292,7 +292,7 @@ impl Held {
         Some((html, requests.iter().sum()))
     }
 
-    /// The place of the file to which the URL in this file refers.
+    /// Returns the place of the file to which the URL refers in this document or style sheet.
     pub fn place_of(&self, url: &str) -> Option<String> {
         let (authority, target) = &self.location;
         match Resolver::new(authority, target).resolve(url.as_bytes()) {

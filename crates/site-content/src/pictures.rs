@@ -1,4 +1,4 @@
-//! The images of a site in other formats and by other encoders.
+//! Converts the images of a site to other formats, and re-encodes them.
 
 mod proposals;
 mod shown;
@@ -19,15 +19,15 @@ use super::source::SiteFile;
 use super::table::{Distortion, Row};
 use super::treatment::{Applied, FileCosts, LOSSLESS_MINIFIED, Sums, timed};
 
-/// The most frames of an animation; more are an error.
+/// The maximum number of frames in an animation; more frames are an error.
 pub const MOST_FRAMES: u32 = 10_000;
-/// The row with the lossless treatments and the strongest coding together.
+/// The name of the row with the lossless treatments and the strongest coding together.
 const TOGETHER: &str = "lossless images, brotli 11 for the rest";
 
 /// The images of a site: sums over all files.
 #[derive(Debug)]
 pub struct Pictures {
-    /// The number of images, by their first bytes or their names.
+    /// The number of images, identified by their first bytes or their names.
     pub images: u64,
     /// The number of images that could not be treated.
     pub failed: u64,
@@ -36,7 +36,7 @@ pub struct Pictures {
     treated: Vec<Sum>,
     together: Sums,
     minified: Sums,
-    /// The images in the page.
+    /// The images shown in the HTML page.
     shown: Shown,
     /// The images that HTML and CSS could replace.
     proposals: Proposals,
@@ -67,12 +67,12 @@ struct Similarities {
 struct Treated {
     file: Vec<u8>,
     applied: Applied,
-    /// The SSIM, if the image was changed and is at least as large as the window.
+    /// The SSIM, if the image was changed and is not smaller than the SSIM window.
     similarity: Option<f64>,
 }
 
 impl Pictures {
-    /// The sums without images.
+    /// Creates sums without any image.
     pub fn new(options: &Options) -> Pictures {
         let repetitions = usize::from(options.repeat);
         let treatments = [
@@ -108,30 +108,30 @@ impl Pictures {
         }
     }
 
-    /// The images in the page, those with the largest savings first, and the reason why others are not
-    /// shown.
+    /// Returns the images shown in the HTML page, in descending order of their savings, and the reason why other images
+    /// are not shown.
     pub fn take_shown(&mut self) -> (Vec<ImagePair>, Option<String>) {
         std::mem::take(&mut self.shown).finish()
     }
 
-    /// The images that HTML and CSS could replace, those with the largest savings first, and notes on images
+    /// Returns the images that HTML and CSS could replace, in descending order of their savings, and notes on images
     /// without a proposal.
     pub fn take_proposals(&mut self) -> (Vec<Replaced>, Vec<String>) {
         self.proposals.take()
     }
 
-    /// The small images that can be joined.
+    /// Returns the small images that can be joined.
     pub fn take_small(&mut self) -> SmallImages {
         std::mem::take(&mut self.small)
     }
 
-    /// The names of the treatments, in the order of the indices of [`Pictures::treat`].
+    /// Returns the names of the treatments, in the order of the indices of [`Pictures::treat`].
     pub fn names(&self) -> impl Iterator<Item = String> {
         self.treated.iter().map(|sum| sum.treatment.to_string())
     }
 
-    /// Treats the file if it is an image, and adds it to the sums in any case. `costs` contains the results of
-    /// codings and receives the smallest lossless result. Returns the fewest bytes, and the index of the
+    /// Treats the file if it is an image, and adds the file to the sums in any case. `costs` contains the results of
+    /// codings and receives the smallest lossless result. Returns the smallest number of bytes, and the index of the
     /// treatment with this result.
     pub fn treat(
         &mut self,
@@ -191,7 +191,7 @@ impl Pictures {
         }
     }
 
-    /// Keeps the image for the page if it has one of the largest savings.
+    /// Stores the image for the HTML page if its saving is one of the largest.
     fn show(&mut self, path: &Path, content: &[u8], treated: Vec<Option<Treated>>) {
         let smallest = treated
             .into_iter()
@@ -223,7 +223,7 @@ impl Pictures {
         });
     }
 
-    /// Applies each treatment that is applicable. If a treatment fails, the results before it are kept.
+    /// Applies each applicable treatment. If a treatment fails, the earlier results remain.
     fn apply_all(&mut self, file: &SiteFile) -> (Vec<Option<Treated>>, Result<(), ImageError>) {
         let content = &file.content;
         let mut treated = vec![None; self.treated.len()];
@@ -270,7 +270,7 @@ impl Pictures {
         (treated, Ok(()))
     }
 
-    /// The rows of the treatments that applied to an image, and the row of all lossless treatments together.
+    /// Returns the rows of the treatments that applied to an image, and the row of all lossless treatments together.
     pub fn into_rows(self, site_bytes: u64) -> Vec<Row> {
         let mut rows = Vec::new();
         let mut is_treated = false;
@@ -296,7 +296,7 @@ impl Pictures {
     }
 }
 
-/// The format of a file if it is an image, by its first bytes or its name.
+/// Returns the format of a file if it is an image, determined by its first bytes or its name.
 pub fn format_of(path: &Path, content: &[u8]) -> Result<Option<Format>, ImageError> {
     let extension = path.extension().unwrap_or_default().to_string_lossy();
     let found = Format::of(content);
@@ -306,7 +306,7 @@ pub fn format_of(path: &Path, content: &[u8]) -> Result<Option<Format>, ImageErr
     }
 }
 
-/// Treats the image `repetitions` times, and compares the decoded result with it.
+/// Treats the image `repetitions` times, and compares the decoded result with the image.
 fn apply(
     treatment: ImageTreatment,
     image: &Image<'_>,

@@ -1,4 +1,4 @@
-//! The place of a file in a site: one name for each file, for all spellings of its URL.
+//! The place of a file in a site: a unique name, independent of the spelling of the file's URL.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use fathometer_load::url::Url;
 
 use super::source::SiteFile;
 
-/// The host and target of a file. A folder is the root of a host without a name.
+/// Returns the host and target of a file. A folder is the root of a host with an empty name.
 pub fn location(folder: &Path, file: &SiteFile) -> Option<(String, String)> {
     if file.media_type.is_some() {
         let url = Url::parse(file.path.to_str()?).ok()?;
@@ -24,7 +24,7 @@ pub fn location(folder: &Path, file: &SiteFile) -> Option<(String, String)> {
     Some(("localhost".to_owned(), target))
 }
 
-/// The place for the host and target of a URL. Percent-encoding has one form: encoded bytes that need no
+/// Returns the place for the host and target of a URL. Percent-encoding is normalised: encoded bytes that need no
 /// encoding are decoded.
 pub fn place(authority: &str, target: &str) -> String {
     let mut place = authority.to_ascii_lowercase();
@@ -33,7 +33,7 @@ pub fn place(authority: &str, target: &str) -> String {
         let (before, encoded) = rest.split_at(at);
         place.push_str(before);
         let digits = encoded.get(1..3);
-        // A sign is no digit of an encoded byte.
+        // A sign is not a digit of an encoded byte.
         let digits = digits.filter(|digits| !digits.starts_with('+'));
         let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match byte {

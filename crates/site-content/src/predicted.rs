@@ -1,5 +1,5 @@
-//! Predicts packets and seconds of the site's pages over a path, untreated and treated, with the models in
-//! virtual time.
+//! Predicts the packets and load times of the site's pages over a network path, untreated and treated, with the models
+//! in virtual time.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -23,9 +23,9 @@ use crate::page_files::JoinedSite;
 use crate::treatment::USUAL;
 use crate::{Failure, Options as SiteOptions, usage};
 
-/// The largest site whose pages are predicted, in bytes: the simulated origin holds the site in memory.
+/// The largest site whose pages are predicted, in bytes. The simulated origin has the whole site in memory.
 const MOST_BYTES: u64 = 512 << 20;
-/// The longest retrieval.
+/// The time limit of a retrieval.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
 /// The predicted costs of a page on a path.
@@ -42,7 +42,7 @@ pub struct PagePrediction {
     /// Seconds until the page is complete; absent if it was not complete within an hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// The shortest and the longest time in seconds over the phases of the hosts' timers.
+    /// The shortest and the longest time in seconds, over the phases of the hosts' timers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_range: Option<[f64; 2]>,
     /// Packets from the client.
@@ -62,7 +62,7 @@ pub fn check(options: &SiteOptions) -> Result<(), Failure> {
     }
     if !options.site.is_dir() {
         return Err(usage(
-            "--path needs the folder of a site: a list or an archive has no paths that a server could serve",
+            "--path needs the folder of a site; a list or an archive has no paths that a server could serve",
         ));
     }
     profiles(options).map(drop)
@@ -81,19 +81,19 @@ struct Treated {
     name: String,
     site: Arc<Site>,
     is_coded: bool,
-    /// The files that differ from the files of the coded site; `None` if all files may differ.
+    /// The files that differ from the coded site; `None` if all files may differ.
     changed: Option<HashSet<PathBuf>>,
 }
 
 impl Treated {
-    /// Whether the page may differ from the page of the coded site.
+    /// Returns whether the page may differ from the page of the coded site.
     fn changes(&self, page: &str) -> bool {
         let changed = self.changed.as_ref();
         changed.is_none_or(|changed| changed.contains(&site_folder::name_of(page)))
     }
 }
 
-/// Predicts the pages of the site over the paths of the options, and also the pages whose files are joined.
+/// Predicts the pages of the site over the paths in the options, including the pages whose files are joined.
 pub fn predict_pages(
     options: &SiteOptions,
     bytes: u64,
@@ -105,7 +105,7 @@ pub fn predict_pages(
     if bytes > MOST_BYTES {
         let most = MOST_BYTES >> 20;
         return Err(usage(format!(
-            "--path holds the site in memory, at most {most} MiB; name a smaller folder"
+            "--path needs the site in memory, at most {most} MiB; use a smaller folder"
         )));
     }
     let site = site_folder::read(&options.site)?;
@@ -143,7 +143,7 @@ fn is_page(path: &str) -> bool {
     extension.eq_ignore_ascii_case("html") || extension.eq_ignore_ascii_case("htm")
 }
 
-/// The site untreated, coded, and with joined files and coded.
+/// Creates the sites to compare: untreated, coded, and with joined files and coded.
 fn treated_sites(site: &Site, joined: &[JoinedSite]) -> Result<Vec<Treated>, Failure> {
     let mut coded = site.clone();
     coded.files.iter_mut().try_for_each(code)?;
@@ -199,7 +199,7 @@ fn treated_sites(site: &Site, joined: &[JoinedSite]) -> Result<Vec<Treated>, Fai
     Ok(sites)
 }
 
-/// Encodes the file in advance if that makes it smaller, as a server with stored codings does.
+/// Encodes the file in advance if this makes it smaller, like a server with precompressed files.
 fn code(file: &mut File) -> Result<(), Failure> {
     let content = file.body.bytes();
     let bytes = USUAL.encode(&content)?;
@@ -211,7 +211,7 @@ fn code(file: &mut File) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The scenario: our origin as run by `fathometer serve`, and the client of the studies, with today's TCP.
+/// Creates the scenario: our origin as `fathometer serve` runs it, and the client of the studies, with present-day TCP.
 fn scenario<'p>(
     profile: &'p Profile,
     policy: Policy,

@@ -1,4 +1,4 @@
-//! The analysis of one site: all files with all treatments.
+//! Analyses one site: all files with all treatments.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,16 +24,16 @@ use super::{Failure, Options};
 
 /// The size of a dictionary in bytes: the default of the `zstd` program.
 const DICTIONARY_BYTES: usize = 112_640;
-/// The bytes of files with which a dictionary is trained: a hundred times its size, as zstd advises.
+/// The number of bytes with which a dictionary is trained: a hundred times its size, as zstd recommends.
 const SAMPLES_BYTES: usize = 100 * DICTIONARY_BYTES;
 /// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// A file and the fewest bytes that a treatment of it alone needs: ordered by the bytes saved.
+/// A file and its smallest size after a single treatment, ordered by the bytes saved.
 type FileSaving = (u64, PathBuf, u64, usize);
 
-/// The state of one analysis. Its memory is bounded: files are treated one at a time, and only the samples of
-/// the dictionary and the files to list are kept.
+/// The state of one analysis. Its memory is bounded: files are treated one at a time, and only the samples of the
+/// dictionary and the list of files are stored.
 pub struct Site<'a> {
     options: &'a Options,
     source: &'a Source,
@@ -141,7 +141,7 @@ impl<'a> Site<'a> {
                 self.largest.pop();
             }
         }
-        // A file that no coding makes smaller does not help a dictionary.
+        // A file that no coding makes smaller is of no use for a dictionary.
         if codings_save && self.samples_bytes + content.len() <= SAMPLES_BYTES {
             self.samples_bytes += content.len();
             self.samples.push(content);
@@ -175,7 +175,7 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Treats the file as an image if it is one. Returns the fewest bytes, and the index of the treatment with
+    /// Treats the file if it is an image. Returns the smallest number of bytes, and the index of the treatment with
     /// this result.
     #[cfg(feature = "images")]
     fn treat_picture(&mut self, file: &SiteFile, costs: &mut FileCosts) -> Option<(u64, usize)> {
@@ -194,15 +194,15 @@ impl<'a> Site<'a> {
 
     /// Trains a dictionary on the site and treats all files with it, in a second pass.
     pub fn share_dictionary(&mut self) -> Result<(), Failure> {
-        // At most a tenth of the samples, because a dictionary that contains all samples would only move their
-        // bytes.
+        // The dictionary has at most a tenth of the bytes of the samples. A dictionary with all samples would only move
+        // their bytes.
         let most = DICTIONARY_BYTES.min(self.samples_bytes / 10);
         let samples = std::mem::take(&mut self.samples);
         let dictionary = match Dictionary::train(&samples, most, 19) {
             Ok(dictionary) => dictionary,
             Err(error) => {
                 self.notes.push(format!(
-                    "no shared dictionary: the site is too small for one: {error}"
+                    "no shared dictionary: the site is too small for training: {error}"
                 ));
                 return Ok(());
             }
@@ -214,7 +214,7 @@ impl<'a> Site<'a> {
         let mut sums = Sums::new(repetitions);
         let mut bytes = 0;
         each_file(self.source, self.options, "dictionary", |file| {
-            // A file that cannot be read was reported in the first pass.
+            // The first pass has reported files that cannot be read.
             if let Ok(SiteFile { content, .. }) = file {
                 let text = Text {
                     content: &content,
@@ -237,7 +237,7 @@ impl<'a> Site<'a> {
         Ok(())
     }
 
-    /// The images in the page, those with the largest savings first.
+    /// Returns the images shown in the HTML page, in descending order of their savings.
     #[cfg(feature = "images")]
     pub fn shown_images(&mut self) -> Vec<ImagePair> {
         let (images, why) = self.pictures.take_shown();
@@ -250,7 +250,7 @@ impl<'a> Site<'a> {
         Vec::new()
     }
 
-    /// The images that HTML and CSS could replace, those with the largest savings first.
+    /// Returns the images that HTML and CSS could replace, in descending order of their savings.
     #[cfg(feature = "images")]
     pub fn proposals(&mut self) -> Vec<Replaced> {
         let (replaced, notes) = self.pictures.take_proposals();
@@ -263,13 +263,13 @@ impl<'a> Site<'a> {
         Vec::new()
     }
 
-    /// The result, and the files of joined sites that predictions need.
+    /// Returns the report, and the files of joined sites for the predictions.
     pub fn into_report(
         mut self,
         replaced: &[Replaced],
     ) -> Result<(Report, Vec<JoinedSite>), Failure> {
-        // In the order of their indices. The dictionary comes last, because it is not a treatment of single
-        // files.
+        // The rows are in the order of the treatments' indices. The dictionary is last, because it is not a treatment
+        // of single files.
         let single = treatment::of_single_files();
         let names = single.iter().map(Treatment::name);
         #[cfg(feature = "images")]
@@ -318,7 +318,7 @@ impl<'a> Site<'a> {
         if self.documents_left > 0 {
             let left = self.documents_left;
             self.notes.push(format!(
-                "{left} documents are not minified: in each, a full HTML parser would be needed to tell a tag from text"
+                "{left} documents are not minified: only a full HTML parser could distinguish their tags from text"
             ));
         }
         let report = Report {
@@ -351,7 +351,7 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Calls the function for each file, and reports progress. Returns the number of entries that were skipped.
+/// Calls the function for each file, and reports progress. Returns the number of skipped entries.
 fn each_file(
     source: &Source,
     options: &Options,

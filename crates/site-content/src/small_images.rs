@@ -1,4 +1,4 @@
-//! The small images of a site, joined into sprites or inlined into their pages.
+//! Joins the small images of a site into sprites, or inlines them into documents.
 
 #[cfg(feature = "images")]
 pub use self::with_images::SmallImages;
@@ -27,8 +27,8 @@ mod with_images {
     }
 
     impl SmallImages {
-        /// Finds how documents and style sheets use the images, and makes the sprites (`repetitions` times).
-        /// Returns the reason if there are no sprites.
+        /// Records the references to the images in documents and style sheets, and creates the sprites (`repetitions`
+        /// times). Returns the reason if there are no sprites.
         pub fn make(&mut self, files: &PageFiles, repetitions: usize) -> Option<String> {
             let mut are_styled = false;
             for file in files.of(PageFileKind::Css) {
@@ -43,7 +43,7 @@ mod with_images {
             }
             for file in files.of(PageFileKind::Html) {
                 let place_of = |url: &str| file.place_of(url);
-                // A document that cannot be scanned stays as it is.
+                // A document that cannot be scanned is left unchanged.
                 let _ = self.inlining.note_document(&file.content, place_of);
                 let _ = self
                     .sprites
@@ -58,12 +58,12 @@ mod with_images {
             }
         }
 
-        /// The document with its images from sprites, and the number of requests that this saves.
+        /// Returns the document with its images from sprites, and the number of requests saved.
         pub fn apply_sprites(&self, file: &Held) -> Option<JoinedDocument> {
             self.sprites.apply(&file.content, |url| file.place_of(url))
         }
 
-        /// Adds the sprites, and removes the images in them.
+        /// Adds the sprites, and removes the images that they contain.
         pub fn add_sprites<'a>(&'a self, change: &mut Change<'a>) {
             for sprite in &self.made {
                 let images = || self.sprites.files(&sprite.images);
@@ -77,7 +77,7 @@ mod with_images {
             }
         }
 
-        /// The document with inlined images, and the number of requests that this saves.
+        /// Returns the document with inlined images, and the number of requests saved.
         pub fn inline(&self, file: &Held) -> Option<JoinedDocument> {
             self.inlining.apply(&file.content, |url| file.place_of(url))
         }
@@ -87,7 +87,7 @@ mod with_images {
             change.gone.extend(self.inlining.files());
         }
 
-        /// The images that can be inlined into documents.
+        /// Returns the images that can be inlined into documents.
         pub fn inlined(&self) -> Option<Inlined> {
             self.inlining.summary()
         }
@@ -99,7 +99,7 @@ mod without_images {
     use crate::page_files::{Change, Held, JoinedDocument, PageFiles};
     use crate::table::Inlined;
 
-    /// Without the image libraries there are no small images.
+    /// An empty type: without the image libraries there are no small images.
     #[derive(Debug, Default)]
     pub struct SmallImages;
 

@@ -1,7 +1,7 @@
 //! Joins small images of documents into sprites.
 //!
-//! An `<img>` remains an `<img>`, with its text and its size. It shows its part of the sprite by
-//! `object-position`, which corresponds to the background position of other elements.
+//! An `<img>` remains an `<img>` with the same text and size. It selects its part of the sprite with `object-position`,
+//! which corresponds to the background position of other elements.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,38 +10,39 @@ use fathometer_content::{ImageTag, Unchanged, image_tags, names_element, rewrite
 
 use super::treatment::{Applied, FileCosts, timed};
 
-/// The largest image that counts as small, in bytes.
+/// The maximum size of a small image, in bytes.
 const LARGEST: usize = 4096;
-/// The largest image that counts as small, in pixels.
+/// The maximum size of a small image, in pixels.
 const MOST_PIXELS: u64 = 1 << 16;
-/// The most images that are recorded.
+/// The maximum number of recorded images.
 const MOST_IMAGES: usize = 2000;
-/// The most pixels of all these images, of four bytes each.
+/// The maximum number of pixels of all recorded images, at four bytes per pixel.
 const MOST_PIXELS_NOTED: u64 = 1 << 23;
-/// The most references that are recorded.
+/// The maximum number of recorded references.
 const MOST_USED: usize = 100_000;
 
 /// The small images of a site, and the documents that show them.
 #[derive(Debug, Default)]
 pub struct Sprites {
-    /// The references to files, by the place of the file.
+    /// The references to files, by place of the file.
     uses: HashMap<String, Uses>,
     images: BTreeMap<String, Small>,
     documents: usize,
-    /// The number of pixels of the images.
+    /// The number of pixels of all recorded images.
     pixels: u64,
-    /// The positions of images in the sprites, when the sprites are made.
+    /// The positions of images in the sprites, once the sprites are created.
     placed: HashMap<String, Placed>,
 }
 
-/// How an image is used.
+/// The references to an image.
 #[derive(Debug, Default)]
 struct Uses {
     /// The documents that refer to the image.
     documents: BTreeSet<usize>,
     /// The number of references to the image.
     references: u64,
-    /// The references by an `<img>` without attributes that may change the rendering, with the sizes in it.
+    /// The number of references by an `<img>` without attributes that may change the rendering, and the sizes in these
+    /// tags.
     plain: u64,
     sizes: BTreeSet<[Option<u32>; 2]>,
 }
@@ -64,19 +65,19 @@ struct Placed {
 /// A finished sprite.
 #[derive(Debug)]
 pub struct SpriteFile {
-    /// Its place.
+    /// The place of the sprite.
     pub place: String,
-    /// Its content, a PNG.
+    /// The content of the sprite, a PNG.
     pub content: Vec<u8>,
-    /// The places of the images in it.
+    /// The places of the images in the sprite.
     pub images: Vec<String>,
-    /// The bytes of the sprite, and the times to encode and decode it.
+    /// The bytes of the sprite, and the CPU times to encode and decode it.
     pub applied: Applied,
 }
 
 impl Sprites {
-    /// Records the images of a document. `place_of` finds the place of a URL in it; `are_styled` states whether
-    /// a style sheet may change how images are shown.
+    /// Records the images of a document. `place_of` returns the place of a URL in the document. `are_styled` states
+    /// whether a style sheet may change the rendering of images.
     pub fn note_document(
         &mut self,
         html: &[u8],
@@ -132,23 +133,23 @@ impl Sprites {
         }
     }
 
-    /// Records the bytes and times of an image after codings and lossless treatments.
+    /// Records the bytes and CPU times of an image after codings and lossless treatments.
     pub fn note_costs(&mut self, place: &str, costs: &FileCosts) {
         if let Some(small) = self.images.get_mut(place) {
             small.costs = costs.clone();
         }
     }
 
-    /// The costs of the images at these places as separate files.
+    /// Returns the costs of the images at these places as separate files.
     pub fn files<'a>(&'a self, places: &'a [String]) -> impl Iterator<Item = &'a FileCosts> {
         places
             .iter()
             .filter_map(move |place| Some(&self.images.get(place)?.costs))
     }
 
-    /// Makes the sprites (`repetitions` times), with names for which `is_free` returns true. Images share a
-    /// sprite if they are in one folder and the same documents show them, so that no document loads an image
-    /// that it does not show.
+    /// Creates the sprites (`repetitions` times). `is_free` returns whether a name is unused. Images share a sprite if
+    /// they are in one folder and appear in the same documents, so that no document loads an image that it does not
+    /// show.
     pub fn make(
         &mut self,
         repetitions: usize,
@@ -213,7 +214,7 @@ impl Sprites {
         Ok(made)
     }
 
-    /// The document with its images from the sprites, and the number of requests that a first visit saves.
+    /// Returns the document with its images from the sprites, and the number of requests that a first visit saves.
     /// `None` if nothing changes.
     pub fn apply(
         &self,
@@ -243,7 +244,7 @@ impl Sprites {
 }
 
 impl Placed {
-    /// The attributes that replace the value of `src`, with this source.
+    /// Returns the attributes that replace the value of `src`, for this URL of the sprite.
     fn attributes(&self, source: &str) -> String {
         let ([left, top], [width, height]) = (self.at, self.size);
         let end = source.find(['?', '#']).unwrap_or(source.len());
@@ -260,7 +261,7 @@ impl Placed {
     }
 }
 
-/// Makes a sprite `repetitions` times, at least once, and checks that it decodes to the same pixels.
+/// Creates a sprite `repetitions` times, at least once, and checks that the decoded pixels are the same.
 fn encoded(
     parts: &[&Picture],
     repetitions: usize,
@@ -289,7 +290,7 @@ fn encoded(
     }
 }
 
-/// The size in a tag that shows the unchanged image, or `None` if anything in the tag may change the rendering.
+/// Returns the size in a tag that shows the unchanged image. `None` if any part of the tag may change the rendering.
 fn size_of(tag: &ImageTag<'_>) -> Option<[Option<u32>; 2]> {
     // A quote in an unquoted URL would end the new quoted URL.
     if !tag.is_plain || tag.source.contains(['"', '\'', '\\']) || !tag.source.is_ascii() {
@@ -304,7 +305,7 @@ fn size_of(tag: &ImageTag<'_>) -> Option<[Option<u32>; 2]> {
     Some(size)
 }
 
-/// Whether a style sheet in the document or of another host may change how images are shown.
+/// Returns whether a style sheet in the document or from another host may change the rendering of images.
 fn styles_images(html: &[u8]) -> Result<bool, Unchanged> {
     let mut is_styled = false;
     let others =
@@ -312,7 +313,7 @@ fn styles_images(html: &[u8]) -> Result<bool, Unchanged> {
     Ok(is_styled || others)
 }
 
-/// The folder of a place, with its final slash.
+/// Returns the folder of a place, with its final slash.
 fn folder_of(place: &str) -> &str {
     place.rfind('/').map_or("", |slash| &place[..=slash])
 }
@@ -342,7 +343,8 @@ mod tests {
         Some(url.to_owned())
     }
 
-    /// The document after sprites, on a site with the images `i/a` of 4 x 2 and `i/b` of 3 x 5 pixels.
+    /// Replaces the images of the document by sprites, on a site with the images `i/a` of 4 x 2 and `i/b` of 3 x 5
+    /// pixels. Returns the document and the number of requests saved.
     fn treated(html: &str, are_styled: bool) -> Option<(String, u64)> {
         let mut sprites = Sprites::default();
         sprites

@@ -24,7 +24,7 @@ pub struct Report {
     pub skipped_entries: &'static str,
     /// The number of images among the files, by their first bytes or their names.
     pub images: u64,
-    /// The number of images that could not be treated: malformed, beyond a limit, or of another format than
+    /// The number of images that could not be treated: they are malformed, exceed a limit, or have another format than
     /// their name indicates.
     pub images_failed: u64,
     /// The number of style sheets that are not minified because they have an error.
@@ -35,10 +35,10 @@ pub struct Report {
     pub dictionary_bytes: Option<usize>,
     /// The treatments, those with the largest savings first.
     pub treatments: Vec<Row>,
-    /// The files with the largest savings, each with the treatment that makes it smallest.
+    /// The files with the largest savings, each with the treatment that gives the smallest result.
     pub largest_savings: Vec<FileRow>,
-    /// The images that HTML and CSS could replace, those with the largest savings first. These are proposals,
-    /// and not included in any row.
+    /// The images that HTML and CSS could replace, in descending order of their savings. These are proposals, and not
+    /// included in any row.
     pub replacements: Vec<ReplacedRow>,
     /// The savings by small images as `data:` URLs. They are not included in any row.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,7 +79,7 @@ pub struct Distortion {
     pub ssim_mean: f64,
     /// The lowest SSIM of an image.
     pub ssim_least: f64,
-    /// The number of images with an SSIM: those that are at least as large as one window.
+    /// The number of images with an SSIM value; smaller images than one window have none.
     pub images: u64,
     /// The definition of the SSIM.
     pub definition: &'static str,
@@ -115,8 +115,7 @@ pub struct ReplacedRow {
     pub html: String,
 }
 
-/// The small images that one tag shows, as `data:` URLs in that tag. All pixels are preserved. Each image saves
-/// one request.
+/// Small images with a single tag, as `data:` URLs in this tag. All pixels are preserved. Each image saves one request.
 #[derive(Debug, Default, Serialize)]
 pub struct Inlined {
     /// The number of images.
@@ -141,7 +140,7 @@ impl fmt::Display for Inlined {
 }
 
 impl ReplacedRow {
-    /// The row of a proposal.
+    /// Returns the row of a proposal.
     pub fn of(replaced: &Replaced) -> ReplacedRow {
         ReplacedRow {
             path: replaced.path.clone(),
@@ -155,7 +154,7 @@ impl ReplacedRow {
 }
 
 impl Row {
-    /// A row for a site of `bytes` bytes.
+    /// Creates a row for a site of `bytes` bytes.
     pub fn new(treatment: String, bytes: u64, sums: Sums) -> Row {
         let saved_share = match bytes {
             0 => 0.0,
@@ -173,7 +172,7 @@ impl Row {
 }
 
 impl Report {
-    /// The result in sentences: the largest saving, and the saving by the usual setting.
+    /// Returns the result in sentences: the largest saving, and the saving by the usual setting.
     pub fn answers(&self) -> Vec<String> {
         let best = self.treatments.first().map(|best| {
             format!(
@@ -194,13 +193,13 @@ impl Report {
         best.into_iter().chain(usual).collect()
     }
 
-    /// The number of times that each file was encoded and decoded.
+    /// Returns the number of times that each file was encoded and decoded.
     pub fn repetitions(&self) -> usize {
         let rows = self.treatments.iter();
         rows.map(|row| row.sums.encode_s.len()).max().unwrap_or(0)
     }
 
-    /// The reasons for missing results, and the number of skipped entries.
+    /// Returns the reasons for missing results, and the number of skipped entries.
     pub fn all_notes(&self) -> Vec<String> {
         let mut notes = self.notes.clone();
         if self.entries_skipped > 0 {
@@ -210,7 +209,7 @@ impl Report {
         notes
     }
 
-    /// The files that could not be read or treated.
+    /// Describes the files that could not be read or treated.
     pub fn incomplete(&self) -> Vec<String> {
         let mut incomplete = Vec::new();
         if self.files_failed > 0 {
@@ -231,7 +230,7 @@ impl Report {
     }
 }
 
-/// The median, the least and the greatest value in milliseconds; `-` without a measurement.
+/// Formats the median, the minimum and the maximum in milliseconds; `-` without a measurement.
 pub fn spread(seconds: &[f64]) -> String {
     if seconds.is_empty() {
         return "-".to_owned();
@@ -274,7 +273,7 @@ impl fmt::Display for Report {
         if let Some(bytes) = self.dictionary_bytes {
             writeln!(
                 out,
-                "The dictionary's row includes its {bytes} bytes once. It was trained on these files and saves less on others."
+                "The dictionary's row includes its {bytes} bytes once. It was trained on these files and saves less on other files."
             )?;
         }
         for row in &self.treatments {

@@ -6,7 +6,7 @@ use fathometer_content::{Coding, CodingError, DCZ_HEADER_BYTES, Dictionary, lowe
 use fathometer_sys::clock::process_cpu_time;
 use serde::Serialize;
 
-/// The codings, with the levels that servers and build tools use.
+/// The content codings, with the levels that servers and build tools use.
 const CODINGS: [Coding; 11] = [
     Coding::Gzip(1),
     Coding::Gzip(6),
@@ -24,7 +24,7 @@ const CODINGS: [Coding; 11] = [
 /// The codings that are also applied to HTML with its tags in lower case.
 const AFTER_LOWER_CASE: [Coding; 3] = [Coding::Gzip(6), Coding::Brotli(11), Coding::Zstd(19)];
 
-/// The codings of minified texts; `None` stands for no coding.
+/// The codings of minified texts; `None` means no coding.
 const AFTER_MINIFICATION: [Option<Coding>; 4] = [
     None,
     Some(Coding::Gzip(6)),
@@ -34,24 +34,24 @@ const AFTER_MINIFICATION: [Option<Coding>; 4] = [
 
 /// The usual setting of servers.
 pub const USUAL: Coding = Coding::Gzip(6);
-/// The coding that makes text smallest.
+/// The coding with the smallest result for text.
 pub const STRONGEST: Coding = Coding::Brotli(11);
-/// The row with lossless treatments of images and with minified texts in the strongest coding.
+/// The name of the row with lossless treatments of images, and with minified texts in the strongest coding.
 pub const LOSSLESS_MINIFIED: &str = "lossless images, minified and brotli 11";
 
 /// A file to treat.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'a> {
-    /// Its content.
+    /// The content of the file.
     pub content: &'a [u8],
-    /// Whether it is HTML.
+    /// Whether the file is HTML.
     pub is_html: bool,
 }
 
 /// A minified file.
 #[derive(Clone, Debug)]
 pub struct Minified {
-    /// Its content.
+    /// The content of the minified file.
     pub content: Vec<u8>,
     /// CPU time of each repetition.
     pub times: Vec<Duration>,
@@ -70,7 +70,7 @@ pub enum Treatment {
     Shared(Dictionary),
 }
 
-/// The reason why a treatment could not be applied. Both are defects of this program.
+/// The reason why a treatment could not be applied. Both variants are defects of this program.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
     /// The coding failed.
@@ -81,7 +81,7 @@ pub enum ApplyError {
     Changed(String),
 }
 
-/// All treatments that need only a single file.
+/// Returns all treatments that need only a single file.
 pub fn of_single_files() -> Vec<Treatment> {
     let coded = CODINGS.map(Treatment::Coded);
     let lower = AFTER_LOWER_CASE.map(Treatment::LowerCase);
@@ -92,15 +92,14 @@ pub fn of_single_files() -> Vec<Treatment> {
 /// The sums of one treatment over all files.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Sums {
-    /// The bytes to transfer: of the treated file, or of the original if the treatment does not make it
-    /// smaller; plus the dictionary, once.
+    /// The bytes to transfer: the treated file, or the original if the treatment does not make it smaller. The
+    /// dictionary is added once.
     pub bytes: u64,
     /// The number of files that the treatment makes smaller.
     pub files_smaller: u64,
-    /// The CPU time to encode all files, in seconds: one sum for each repetition.
+    /// The CPU time to encode all files, in seconds: one sum per repetition.
     pub encode_s: Vec<f64>,
-    /// The CPU time to decode all coded files, in seconds: one sum for each repetition; empty without a
-    /// decoder.
+    /// The CPU time to decode all coded files, in seconds: one sum per repetition; empty without a decoder.
     pub decode_s: Vec<f64>,
 }
 
@@ -113,22 +112,22 @@ pub struct Applied {
     decode_s: Vec<f64>,
 }
 
-/// The results for a file of the treatments with which joined files are compared.
+/// The results for a file with each treatment to which joined files are compared.
 #[derive(Clone, Debug, Default)]
 pub struct FileCosts {
     /// The size of the original file in bytes.
     pub bytes: u64,
     /// The result with the usual coding of servers.
     pub usual: Applied,
-    /// The result with the coding that makes text smallest.
+    /// The result with the coding that gives the smallest text.
     pub strongest: Applied,
-    /// The result of minification and the strongest coding. For an image, the smallest result of that coding
-    /// and the lossless treatments.
+    /// The result of minification and the strongest coding. For an image, the smallest result of this coding and the
+    /// lossless treatments.
     pub minified: Applied,
 }
 
 impl FileCosts {
-    /// The memory that this needs, in bytes.
+    /// Returns the memory size of the costs, in bytes.
     pub fn size(&self) -> usize {
         let applied = [&self.usual, &self.strongest, &self.minified];
         let times = applied.map(|one| one.encode_s.len() + one.decode_s.len());
@@ -137,7 +136,7 @@ impl FileCosts {
 }
 
 impl Applied {
-    /// The number of repetitions.
+    /// Returns the number of repetitions.
     #[cfg(feature = "images")]
     pub fn repetitions(&self) -> usize {
         self.encode_s.len()
@@ -153,7 +152,7 @@ impl Applied {
 }
 
 impl Sums {
-    /// Empty sums for this number of repetitions.
+    /// Creates empty sums for this number of repetitions.
     pub fn new(repetitions: usize) -> Sums {
         Sums {
             encode_s: vec![0.0; repetitions],
@@ -162,8 +161,8 @@ impl Sums {
         }
     }
 
-    /// Adds a file of `file_bytes` bytes. If there is no treatment, or if it does not make the file smaller,
-    /// the original counts. Returns the bytes to transfer.
+    /// Adds a file of `file_bytes` bytes. Without a treatment, or if the treatment does not make the file smaller, the
+    /// size of the original is added. Returns the bytes to transfer.
     pub fn add(&mut self, file_bytes: u64, applied: Option<&Applied>) -> u64 {
         let mut bytes = file_bytes;
         if let Some(applied) = applied {
@@ -187,9 +186,9 @@ impl Sums {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// Adds a joined file of `made_bytes` bytes that replaces others. If its treatment does not make it
-    /// smaller, it is transferred without treatment. It counts as smaller if it has fewer bytes than the others
-    /// together.
+    /// Adds a joined file of `made_bytes` bytes that replaces other files. If the treatment does not make the joined
+    /// file smaller, it is transferred without treatment. It counts as smaller if it has fewer bytes than the replaced
+    /// files together.
     pub fn add_made(&mut self, made_bytes: u64, applied: &Applied, others_bytes: u64) {
         let bytes = made_bytes.min(applied.bytes);
         self.files_smaller += u64::from(bytes < others_bytes);
@@ -203,7 +202,7 @@ impl Sums {
             (&mut self.decode_s, &applied.decode_s),
         ] {
             for (sum, time) in sums.iter_mut().zip(times) {
-                // The sum of no files is 0, even after rounding errors.
+                // Rounding errors must not make the sum of no files negative.
                 *sum = (*sum + sign * time).max(0.0);
             }
         }
@@ -211,7 +210,7 @@ impl Sums {
 }
 
 impl Treatment {
-    /// The name of the treatment in tables and JSON.
+    /// Returns the name of the treatment in tables and JSON.
     pub fn name(&self) -> String {
         match self {
             Treatment::Coded(coding) => coding.to_string(),
@@ -222,7 +221,7 @@ impl Treatment {
         }
     }
 
-    /// The coding that gives the same result for this file, because the treatment changes only other files.
+    /// Returns the coding with the same result for this file, if the treatment changes only other files.
     pub fn same_as(&self, file: Text<'_>, minified: Option<&Minified>) -> Option<Coding> {
         match *self {
             Treatment::LowerCase(coding) if !file.is_html => Some(coding),
@@ -241,7 +240,7 @@ impl Treatment {
         let lower;
         let mut minifying = None;
         let content = match self {
-            // A document that cannot be changed safely is coded without change.
+            // A document that cannot be changed safely is encoded unchanged.
             Treatment::LowerCase(_) if file.is_html => {
                 lower = lower_case_tags(file.content).ok();
                 lower.as_deref().unwrap_or(file.content)
@@ -270,7 +269,7 @@ impl Treatment {
         Ok(applied)
     }
 
-    /// The place of this treatment's result in the costs with which joined files are compared.
+    /// Returns the field for this treatment's result in the costs to which joined files are compared.
     pub fn place_in<'c>(&self, costs: &'c mut FileCosts) -> Option<&'c mut Applied> {
         match *self {
             Treatment::Coded(USUAL) => Some(&mut costs.usual),
@@ -301,7 +300,7 @@ impl Treatment {
     }
 }
 
-/// Runs the work this number of times, at least once. Returns its last result, and the CPU time of each run.
+/// Runs the work this number of times, at least once. Returns the last result, and the CPU time of each run. Returns
 /// `None` as soon as the work returns `None`.
 pub fn repeated<T>(
     repetitions: usize,
@@ -349,7 +348,7 @@ mod tests {
         assert_eq!((sums.bytes, sums.files_smaller), (70, 1));
         assert!((sums.encode_s[0] - 0.003).abs() < 1e-12, "{sums:?}");
         assert!((sums.decode_s[0] - 0.006).abs() < 1e-12, "{sums:?}");
-        // A file that no coding makes smaller, and that replaces two files of 150 bytes together.
+        // A file that no coding makes smaller. It replaces two files of 150 bytes together.
         sums.add_made(120, &applied(130, 5), 150);
         assert_eq!((sums.bytes, sums.files_smaller), (190, 2));
         sums.add_made(160, &applied(155, 5), 150);

@@ -1,18 +1,18 @@
-//! The regular files below a folder, one at a time.
+//! Iterates over the regular files below a folder, one at a time.
 
 use std::fs::{self, File, ReadDir};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// The deepest nesting of folders that is read; each open folder is an open descriptor.
+/// The deepest nesting of folders that is read. Each open folder needs a file descriptor.
 const DEEPEST: usize = 100;
 
-/// A walk through a folder. Memory depends on the depth of the folder, not on the number of its files. Symbolic
-/// links are not followed, so a walk always ends.
+/// An iteration over a folder. Memory depends on the depth of the folder, not on the number of its files. Symbolic
+/// links are not followed, so the iteration always ends.
 #[derive(Debug)]
 pub struct Walk {
     open: Vec<(PathBuf, ReadDir)>,
-    /// The number of symbolic links, and of other entries that are neither files nor folders.
+    /// The number of symbolic links and other entries that are neither files nor folders.
     pub skipped: u64,
 }
 
@@ -38,7 +38,7 @@ impl Iterator for Walk {
                     self.open.pop();
                     continue;
                 }
-                // The kernel reports the same error again: this folder ends here.
+                // The kernel would report the same error again, so the iteration of this folder ends.
                 Some(Err(error)) => {
                     let folder = folder.clone();
                     self.open.pop();
@@ -69,7 +69,7 @@ impl Iterator for Walk {
 /// Reads a file of at most `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
-    // A file may grow while it is read, so the size in its metadata is no limit.
+    // A file may grow while it is read, so the size in its metadata is not a limit.
     File::open(path)?.take(most + 1).read_to_end(&mut content)?;
     if content.len() as u64 > most {
         let why = format!("it is longer than {most} bytes (--max-file)");

@@ -1,4 +1,4 @@
-//! The folder of a submitted job.
+//! Creates and reads the folder of a submitted job.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
@@ -9,7 +9,7 @@ use fathometer_cluster::slurm::files;
 
 use crate::JobError;
 
-/// The absolute path of the folder: the one that the user gave, or the first free name in the current folder.
+/// Returns the absolute path of the folder: the folder of the user, or the first unused name in the current folder.
 ///
 /// # Errors
 /// If the current folder is unknown.
@@ -19,15 +19,15 @@ pub fn choose(given: Option<&Path>) -> Result<PathBuf, JobError> {
         None => (1..)
             .map(|number| PathBuf::from(format!("fathometer-job-{number}")))
             .find(|name| !name.exists())
-            .expect("a free number exists"),
+            .expect("an unused number exists"),
     };
     Ok(std::path::absolute(chosen)?)
 }
 
-/// Creates the folder with the script and these files, which are empty.
+/// Creates the folder with the script and these empty files.
 ///
 /// # Errors
-/// If the folder exists, because the files of another job may be in it.
+/// If the folder exists, because it may contain the files of another job.
 pub fn make<S: AsRef<Path>>(
     folder: &Path,
     script: &[u8],
@@ -60,20 +60,20 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), JobError> {
     written.map_err(|error| JobError::Failed(format!("cannot write {}: {error}", path.display())))
 }
 
-/// Reads the exit code in the folder; `None` if the job has not written it yet.
+/// Reads the exit code in the folder; `None` if the job has not written the code yet.
 ///
 /// # Errors
-/// If the file has no exit code in it.
+/// If the file contains no exit code.
 pub fn exit_code(folder: &Path) -> Result<Option<u8>, JobError> {
     code_in(&folder.join(files::EXIT_CODE))
 }
 
-/// Reads the exit code in a file; `None` if it is not written yet.
+/// Reads the exit code in a file; `None` if the code is not written yet.
 ///
 /// # Errors
-/// If the file has no exit code in it.
+/// If the file contains no exit code.
 pub fn code_in(file: &Path) -> Result<Option<u8>, JobError> {
-    // A file that cannot be read now may be readable at the next poll: network file systems can fail temporarily.
+    // Read errors are ignored, because network file systems can fail temporarily. The next poll reads the file again.
     let content = fs::read(file).unwrap_or_default();
     Ok(files::exit_code(&content)?)
 }
@@ -91,8 +91,8 @@ impl Tail {
         Tail { path, copied: 0 }
     }
 
-    /// Passes on the bytes appended since the last call. The file is opened each time, so that an NFS client requests
-    /// the current content from its server.
+    /// Passes the bytes that were appended since the last call to `pass`. The file is opened each time, so that an NFS
+    /// client requests the current content from its server.
     ///
     /// # Errors
     /// If the file cannot be read.

@@ -1,4 +1,4 @@
-//! Follows a submitted job: passes on its output, and returns how it ended.
+//! Follows a submitted job: copies its output, and returns how the job ended.
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -11,18 +11,18 @@ use fathometer_sys::{Clock, Interest, Interrupt, Waiter};
 use crate::folder::{self, Tail};
 use crate::{JobError, programs};
 
-/// How often the job's files are read.
+/// The period at which the job's files are read.
 const POLL: Duration = Duration::from_millis(200);
 
 /// The receiver of a job's output.
 pub trait Streams {
-    /// Bytes of rank 0's stdout.
+    /// Receives bytes of rank 0's stdout.
     fn result(&mut self, bytes: &[u8]);
 
-    /// Bytes of stderr.
+    /// Receives bytes of stderr.
     fn messages(&mut self, bytes: &[u8]);
 
-    /// A line about the job.
+    /// Receives a line about the job.
     fn say(&mut self, line: &str);
 }
 
@@ -34,7 +34,8 @@ pub struct Output {
     messages: Vec<Tail>,
 }
 
-/// Follows the job until it has ended; Ctrl-C cancels the job. Returns how the job ended, and whether it was cancelled.
+/// Follows the job until it has ended. Ctrl-C cancels the job. Returns the ending of the job, and whether it was
+/// cancelled.
 ///
 /// # Errors
 /// If the system cannot wait, or the exit-code file contains no exit code.
@@ -53,10 +54,10 @@ pub fn follow(
     )
 }
 
-/// Like [`follow`], with the output files and the source of the exit code as arguments.
+/// Follows a job like [`follow`], with the output files and the source of the exit code as arguments.
 ///
 /// # Errors
-/// As for [`follow`].
+/// The errors of [`follow`].
 pub fn follow_by(
     job: &JobId,
     mut output: Output,
@@ -116,7 +117,7 @@ impl Output {
         }
     }
 
-    /// Only messages, without a result.
+    /// Returns an output with only messages, without a result.
     pub fn messages(files: impl Iterator<Item = PathBuf>) -> Output {
         Output {
             result: None,
@@ -124,7 +125,7 @@ impl Output {
         }
     }
 
-    /// Passes on new output. A file that cannot be read now is read at the next poll.
+    /// Copies new output. If a file cannot be read now, the next poll reads it again.
     fn pass(&mut self, streams: &mut dyn Streams) {
         for messages in &mut self.messages {
             let _ = messages.copy(|bytes| streams.messages(bytes));

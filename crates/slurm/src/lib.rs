@@ -1,6 +1,6 @@
-//! Runs Slurm jobs: [`folder`] creates a job's folder, [`programs`] submits and cancels the job, and [`follow`]
-//! passes on its output until it has ended. The files' contents, and the rules for a job's end, are in
-//! `fathometer_cluster::slurm`.
+//! Runs Slurm jobs: [`folder`] creates a job's folder, [`programs`] submits and cancels the job, and [`follow`] copies
+//! its output until the job has ended. `fathometer_cluster::slurm` defines the contents of the files, and the rules for
+//! the end of a job.
 
 pub mod folder;
 pub mod follow;
@@ -10,7 +10,7 @@ use std::io;
 
 use fathometer_cluster::slurm::files::NotAnExitCode;
 
-/// Why a job was not submitted, or cannot be followed.
+/// The reason why a job was not submitted, or cannot be followed.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// A system call failed.

@@ -1,4 +1,4 @@
-//! Slurm's programs, each with a time limit: a program that waits for a controller may wait for minutes.
+//! Runs Slurm's programs, each with a time limit, because a program may wait minutes for the controller.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt as _;
@@ -54,7 +54,7 @@ pub fn cancel(job: &JobId) -> Result<(), JobError> {
     }
 }
 
-/// Queries a job's state: from the controller, or from the accounting data if the controller has removed the job.
+/// Queries a job's state from the controller. If the controller has removed the job, queries the accounting data.
 pub fn look(job: &JobId) -> QueryResult {
     let mut command = Command::new("scontrol");
     command.args(["--oneliner", "show", "job", &job.to_string()]);
@@ -76,7 +76,7 @@ pub fn look(job: &JobId) -> QueryResult {
         "--format=State,NodeList",
     ]);
     command.arg(format!("--jobs={job}"));
-    // Many clusters have no accounting data.
+    // Many clusters have no accounting data, so an error is ignored.
     let report = run(command, LONGEST)
         .ok()
         .and_then(|done| JobReport::from_sacct(&done.output));
@@ -91,7 +91,7 @@ struct Done {
 }
 
 impl Done {
-    /// What the program wrote to stderr, or else how it exited.
+    /// Returns the program's stderr, or its exit status if stderr is empty.
     fn message(&self) -> String {
         match self.errors.trim() {
             "" => self.status.to_string(),
@@ -100,8 +100,8 @@ impl Done {
     }
 }
 
-/// Runs a program until it exits. The program has its own process group, so that Ctrl-C does not end it: otherwise it
-/// would be unknown whether the job was submitted.
+/// Runs a program until it exits. The program has its own process group, so that Ctrl-C does not stop it. Otherwise the
+/// user could not know whether the job was submitted.
 fn run(mut command: Command, longest: Duration) -> Result<Done, JobError> {
     let name = command.get_program().to_string_lossy().into_owned();
     command
@@ -150,7 +150,7 @@ fn read_on_a_thread(pipe: Option<impl Read + Send + 'static>) -> std::thread::Jo
     std::thread::spawn(move || {
         let mut content = Vec::new();
         if let Some(mut pipe) = pipe {
-            // After a read error, the content so far is still the best message.
+            // After a read error, the content that was already read is used as the message.
             let _ = pipe.read_to_end(&mut content);
         }
         content

@@ -43,7 +43,8 @@ pub(super) static POLICY: Factor<Policy> = Factor::text(
     parsed,
 );
 
-/// The workload. A run checks the level when it loads the workload; the same is true of [`PATH`], [`ERA`] and [`SERVER`].
+/// The workload. A run checks the level when it loads the workload. The same applies to [`PATH`], [`ERA`] and
+/// [`SERVER`].
 static WORKLOAD: Factor<String> = Factor::text(
     "workload",
     "The files that are served and requested.",
@@ -107,7 +108,8 @@ pub(super) static UDP_OFFLOAD: Factor<UdpOffload> = Factor::words(
 )
 .or("on");
 
-/// A label without effect. Cells that differ only in this label are equal, and show how noise affects verdicts.
+/// A label without effect. Cells that differ only in this label are equal, so they show the effect of noise on
+/// verdicts.
 static COPY: Factor<()> = Factor::words(
     COPY_NAME,
     "A label that changes nothing: A/A tests compare the copies `a` and `b` of a cell.",

@@ -1,7 +1,7 @@
-//! The interface of a kind of study: its factors and metrics, its requirements, and how a replicate runs.
+//! The interface of a kind of study: its factors, its metrics, its requirements, and the code that runs a replicate.
 //!
 //! The modules `page` and `load` implement the interface. A new kind of study is one module with an [`Experiment`], and
-//! one entry of `kinds::ALL`. No other part of this crate depends on the kind.
+//! one entry of `kinds::ALL`. All other parts of this crate are independent of the kind.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,16 +33,16 @@ pub trait Experiment: Sync {
     /// The name of the kind: the value of `kind` in a study's file.
     fn name(&self) -> &'static str;
 
-    /// The description of a replicate, in one sentence.
+    /// The description of a replicate in one sentence.
     fn meaning(&self) -> &'static str;
 
-    /// The factors of this kind, besides those that all kinds have.
+    /// The factors of this kind. The factors of all kinds are not included.
     fn factors(&self) -> Vec<&'static dyn AnyFactor>;
 
-    /// The files that a replicate writes to its folder: each name with a description of the content.
+    /// The files that a replicate writes to its folder. Each name has a description of the content.
     fn files(&self) -> &'static [(&'static str, &'static str)];
 
-    /// The keys of a study's file that only some kinds have, and this kind reads.
+    /// The keys of a study's file that this kind reads and some other kinds do not.
     fn keys(&self) -> &'static [Key];
 
     /// Checks the tables of this kind in a study's file.
@@ -53,11 +53,11 @@ pub trait Experiment: Sync {
         Ok(())
     }
 
-    /// Returns a function that tests whether a cell can run here: whether the machine and the servers support what the
-    /// cell needs. The abilities of the machine are determined once, by this call.
+    /// Returns a function that tests whether a cell can run here: whether the machine and the servers support the
+    /// requirements of the cell. This call determines the abilities of the machine once.
     fn needs<'a>(&self, study: &'a Study, servers: &'a Servers) -> Needs<'a>;
 
-    /// The length of a replicate's warm-up and measured window; `None` if it has no fixed length.
+    /// The lengths of a replicate's warm-up and measured window; `None` if they are not fixed.
     fn window(
         &self,
         _study: &Study,
@@ -68,17 +68,17 @@ pub trait Experiment: Sync {
         None
     }
 
-    /// Prepares what the replicates of these cells share.
+    /// Prepares the resources that the replicates of these cells share.
     ///
     /// # Errors
     /// When a workload is not available, or its files cannot be written.
     fn prepare(&self, preparation: &Preparation<'_>) -> Result<Prepared, PrepareError>;
 }
 
-/// Returns the reason why a cell cannot run here; `None` if it can.
+/// A function that returns the reason why a cell cannot run here; `None` if it can.
 pub type Needs<'a> = Box<dyn Fn(&Cell) -> Option<String> + 'a>;
 
-/// The servers of a study by the level of the factor `server`, each with its program if that is installed.
+/// The servers of a study by the level of the factor `server`. Each has its program, if the program is installed.
 pub type Servers = BTreeMap<String, (Definition, Option<Installed>)>;
 
 /// The inputs of [`Experiment::prepare`].
@@ -108,22 +108,22 @@ pub trait Replicates: Sync {
     /// Runs one replicate: builds its laboratory, measures, writes its files, and removes the laboratory.
     ///
     /// # Errors
-    /// When the replicate could not run at all. A bad measurement is a record with the reason why it is invalid.
+    /// When the replicate could not run. An invalid measurement is not an error: the record states why it is invalid.
     fn run(&self, shared: &Shared<'_>, setup: &Setup<'_>) -> Result<Finished, ReplicateError>;
 }
 
-/// Everything that the replicates of a run share.
+/// The resources that the replicates of a run share.
 pub struct Shared<'a> {
     /// The study.
     pub study: &'a Study,
-    /// How much of the study is run.
+    /// The mode of the run: the part of the study that is run.
     pub mode: Mode,
     /// The seed of the run.
     pub seed: Seed,
     /// Whether the user has interrupted the run.
     pub interrupted: &'a (dyn Fn() -> bool + Sync),
-    /// The lock that is held while a laboratory is built, so that only one laboratory is built at a time: while the kernel
-    /// creates namespaces and devices, no other thread runs on that processor.
+    /// The lock that is locked while a laboratory is built, so that only one laboratory is built at a time. While the
+    /// kernel creates namespaces and devices, no other thread runs on that processor.
     pub building: Mutex<()>,
 }
 
@@ -139,11 +139,11 @@ pub struct Setup<'a> {
     pub era: &'a Era,
     /// The server.
     pub definition: &'a Definition,
-    /// The installed program of the server, if it is not built in.
+    /// The installed program of the server; `None` for a built-in server.
     pub installed: Option<&'a Installed>,
-    /// The server of the cell's second load (factor `beside`), if it has one, and its installed program.
+    /// The server of the cell's second load (factor `beside`) and its installed program, if the cell has a second load.
     pub beside: Option<(&'a Definition, Option<&'a Installed>)>,
-    /// The replicate's folder, which exists.
+    /// The replicate's folder, which already exists.
     pub folder: &'a Path,
 }
 
@@ -151,17 +151,18 @@ pub struct Setup<'a> {
 pub struct Finished {
     /// The measured figures.
     pub figures: Figures,
-    /// How the era's settings were applied at the client and at the server.
+    /// The settings of the era that were applied at the client and at the server.
     pub applied: [AppliedSettings; 2],
 }
 
-/// The figures of a replicate for its line in `replicates.ndjson`. The runner adds the cell and the replicate's number.
+/// The figures of a replicate for its line in `replicates.ndjson`. The runner adds the cell and the number of the
+/// replicate.
 pub struct Figures {
     /// The seed of the replicate's random decisions.
     pub seed: Seed,
     /// The start of the replicate, in seconds since the Unix epoch.
     pub started: f64,
-    /// The measured values, by name. A metric that could not be measured is absent.
+    /// The measured values by name. A metric that could not be measured is absent.
     pub metrics: BTreeMap<String, f64>,
     /// The certificate of the path.
     pub path: PathCertificate,
@@ -169,10 +170,10 @@ pub struct Figures {
     pub validity: Validity,
 }
 
-/// Why the replicates of a study could not be prepared.
+/// The reason why the replicates of a study could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// The workload has files but no page.
+    /// The workload has files, but no page.
     #[error("the workload {0:?} has no page to retrieve")]
     NoPage(String),
     /// A workload is unknown, or cannot be generated.
@@ -180,7 +181,7 @@ pub enum PrepareError {
     Workload {
         /// The cause.
         error: workload::LoadError,
-        /// The nearest known workload as a question, or an empty text.
+        /// The nearest known workload as a question (`did you mean …?`), or an empty text.
         hint: String,
     },
     /// The site's folder could not be written.
@@ -188,8 +189,7 @@ pub enum PrepareError {
     Site(#[from] SiteFolderError),
 }
 
-/// Why a replicate could not run at all. A bad measurement is not an error: it is recorded with the reason why
-/// it is invalid.
+/// The reason why a replicate could not run. An invalid measurement is not an error: it is recorded with the reason.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicateError {
     /// The laboratory could not be built.
@@ -233,7 +233,7 @@ pub enum ReplicateError {
     /// HTTP/3 could not be served.
     #[error("failed to serve HTTP/3: {0}")]
     QuicService(#[from] fathometer_origin::http3::ServiceError),
-    /// The first retrieval, which fills a cache or a session store, failed.
+    /// The retrieval before the measured visit, which fills a cache or a session store, failed.
     #[error("failed to retrieve the page from {server} before the measured visit: {reason}")]
     Beforehand {
         /// The server.
@@ -259,7 +259,7 @@ impl From<TrialError> for ReplicateError {
 }
 
 impl Preparation<'_> {
-    /// Loads the workload of this name. A file of the workload is looked up in the study's folder first.
+    /// Loads the workload of this name. A file of the workload is first looked up in the study's folder.
     ///
     /// # Errors
     /// When there is no such workload, or it cannot be generated.

@@ -1,8 +1,8 @@
-//! Factors: what a study can vary, and how a level is parsed.
+//! Factors: the properties that a study can vary, and the parsers of their levels.
 //!
-//! A [`Factor`] is declared once, as a static: its name, its levels with their parser, its level in studies that do not
-//! have the factor, and its meaning. An experiment lists its factors as [`AnyFactor`], so that every
-//! level of a study is checked before the first replicate, by the parser that the replicates use.
+//! A [`Factor`] is declared once, as a static: its name, its levels with their parser, its level in studies without the
+//! factor, and its meaning. An experiment lists its factors as [`AnyFactor`]. So the parser that the replicates use
+//! checks every level of a study before the first replicate.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -32,7 +32,7 @@ enum Levels<T: 'static> {
     },
 }
 
-/// Why a level cannot be used.
+/// The reason why a level cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the study has {factor}={level}: {reason}")]
 pub struct LevelError {
@@ -40,7 +40,7 @@ pub struct LevelError {
     pub factor: &'static str,
     /// The level.
     pub level: String,
-    /// The cause, with the accepted levels.
+    /// The cause, which names the accepted levels.
     pub reason: String,
 }
 
@@ -56,7 +56,7 @@ impl LevelError {
 }
 
 impl<T: Clone> Factor<T> {
-    /// A factor that a study must have, with these levels.
+    /// A factor that every study must have, with only these levels.
     pub(crate) const fn words(
         name: &'static str,
         meaning: &'static str,
@@ -70,8 +70,8 @@ impl<T: Clone> Factor<T> {
         }
     }
 
-    /// A factor that a study must have, with every level that `parse` accepts, including `words`. An error of
-    /// the parser names the levels that it accepts.
+    /// A factor that every study must have, with all levels that `parse` accepts, including `words`. An error of
+    /// `parse` names the accepted levels.
     pub(crate) const fn text(
         name: &'static str,
         meaning: &'static str,
@@ -86,7 +86,7 @@ impl<T: Clone> Factor<T> {
         }
     }
 
-    /// The same factor, with the level `absent` in studies that do not have the factor.
+    /// Returns the same factor, with the level `absent` in studies without the factor.
     pub(crate) const fn or(self, absent: &'static str) -> Factor<T> {
         Factor {
             absent: Some(absent),
@@ -99,7 +99,7 @@ impl<T: Clone> Factor<T> {
         self.name
     }
 
-    /// The value of the cell's level.
+    /// Returns the value of the cell's level.
     pub(crate) fn of(&self, cell: &Cell) -> Result<T, LevelError> {
         match (cell.level(self.name), self.absent) {
             ("", Some(absent)) => self.parse(absent),
@@ -107,7 +107,7 @@ impl<T: Clone> Factor<T> {
         }
     }
 
-    /// The value of a level.
+    /// Parses a level into its value.
     pub(crate) fn parse(&self, level: &str) -> Result<T, LevelError> {
         let known: Vec<&str> = self.known();
         let refused = |reason: String| {
@@ -132,22 +132,22 @@ impl<T: Clone> Factor<T> {
     }
 }
 
-/// A factor, independent of the type of its levels.
+/// A factor without the type of its levels.
 pub trait AnyFactor: Sync {
     /// The name of the factor in a study's file.
     fn name(&self) -> &'static str;
     /// The meaning of the factor, in one sentence.
     fn meaning(&self) -> &'static str;
-    /// The level in studies that do not have the factor; `None` if every study must have it.
+    /// The level in studies without the factor; `None` if every study must have the factor.
     fn absent(&self) -> Option<&'static str>;
     /// The levels that are words.
     fn words(&self) -> Vec<&'static str>;
-    /// Whether the factor has no other levels than these words.
+    /// Whether these words are the only levels of the factor.
     fn is_closed(&self) -> bool;
     /// Checks a level.
     ///
     /// # Errors
-    /// When the level cannot be used; the error names the accepted levels and the nearest word.
+    /// When the level cannot be used. The error names the accepted levels and the nearest word.
     fn check(&self, level: &str) -> Result<(), LevelError>;
 }
 
@@ -177,7 +177,7 @@ impl<T: Clone + Sync + 'static> AnyFactor for Factor<T> {
     }
 }
 
-/// Parses a level with the `FromStr` of its type.
+/// Parses a level with the `FromStr` implementation of its type.
 pub(crate) fn parsed<T>(level: &str) -> Result<T, String>
 where
     T: FromStr,
@@ -186,7 +186,7 @@ where
     level.parse().map_err(|error: T::Err| error.to_string())
 }
 
-/// Parses a value; returns `None` if the level is the word in `none`.
+/// Parses a value. Returns `None` if the level equals the word in `none`.
 pub(crate) fn unless<T>(none: &str, level: &str) -> Result<Option<T>, String>
 where
     T: FromStr,

@@ -1,8 +1,8 @@
 //! The files of a study: the study itself, and the files that define its tables, claims and figures.
 //!
-//! A study given by name is built into the program. A study given by path is read with the files in its folder, and never
-//! with the built-in files of the same name. Its files are copied into the run (`study/`), so that `fathometer report`
-//! uses the same files later.
+//! A study given by name is built into the program. A study given by path is read together with the files in its
+//! folder, never with the built-in files of a study of the same name. Its files are copied into the run (`study/`), so
+//! that `fathometer report` uses the same files later.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,10 +23,10 @@ use fathometer_lab::nearest::with_suggestion;
 /// The name of the study's own file in its folder and in a run.
 const STUDY: &str = "study.toml";
 
-/// The files that define a study's tables, claims and published figures: a study has all of these files or none.
+/// The files that define a study's tables, claims and published figures. A study has either all of these files or none.
 const JUDGING: [&str; 3] = ["tables.toml", "claims.toml", "figures.csv"];
 
-/// The folder in a run with the files of a study given by path.
+/// The folder in a run for the files of a study given by path.
 const KEPT: &str = "study";
 
 /// The files of a study as text.
@@ -34,15 +34,15 @@ const KEPT: &str = "study";
 pub struct StudyFiles {
     /// `study.toml`.
     study: String,
-    /// The files of [`JUDGING`], in that order; `None` if the study has no such files.
+    /// The files of [`JUDGING`], in the same order; `None` if the study has no such files.
     judging: Option<[String; 3]>,
-    /// `claims-published.csv` of a built-in study, if it has this file.
+    /// The file `claims-published.csv` of a built-in study, if this file exists.
     published_claims: Option<String>,
     /// The folder from which the files were read; `None` for a built-in study.
     folder: Option<PathBuf>,
 }
 
-/// Why a study's files cannot be used.
+/// The reason why a study's files cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// The study does not exist or cannot be read.
@@ -59,7 +59,7 @@ pub enum FilesError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// Some of the tables, claims and figures files are missing.
+    /// Some of the files for tables, claims and figures are missing.
     #[error(
         "{folder} has {there} but not {missing}: a study needs all of them or none; add the missing files, or move \
          the study to its own folder",
@@ -73,7 +73,7 @@ pub enum FilesError {
         /// The files that are missing.
         missing: String,
     },
-    /// The files are malformed or contradict each other.
+    /// The files are malformed, or contradict each other.
     #[error(
         "cannot judge the study by the files in {folder}: {error}; correct the file, or move the study to its \
          own folder",
@@ -83,7 +83,7 @@ pub enum FilesError {
     Judging {
         /// The folder.
         folder: PathBuf,
-        /// The cause, with the file's name.
+        /// The cause, with the name of the file.
         error: fathometer_analysis::Error,
     },
 }
@@ -98,8 +98,8 @@ impl FilesError {
 impl StudyFiles {
     /// Reads the built-in study of this name, the study in this file, or the `study.toml` of this folder.
     ///
-    /// A name is a path if it contains a slash, ends in `.toml`, or is the name of a file. The name of a folder
-    /// with a `study.toml` is also a path, if no built-in study has that name.
+    /// A name is a path if it contains a slash, ends in `.toml`, or is the name of an existing file. The name of a
+    /// folder with a `study.toml` is also a path, unless a built-in study has the same name.
     ///
     /// # Errors
     /// When there is no such study, or one of its files cannot be used.
@@ -130,7 +130,7 @@ impl StudyFiles {
         Ok(files)
     }
 
-    /// The study's files of a run: the run's copy, or else the built-in study of the same name.
+    /// Returns the study's files of a run: the copy in the run, or otherwise the built-in study of the same name.
     ///
     /// # Errors
     /// When the run's own files cannot be read.
@@ -196,7 +196,7 @@ impl StudyFiles {
     /// Parses the study and checks it against its kind.
     ///
     /// # Errors
-    /// When the file is malformed, or has an unknown factor or level.
+    /// When the file is malformed, or contains an unknown factor or level.
     pub fn study(&self) -> Result<Study, SpecError> {
         let study = Study::parse(&self.study)?;
         kinds::check(&study)?;
@@ -229,14 +229,14 @@ impl StudyFiles {
             })
     }
 
-    /// The catalog in which the names of the study are looked up.
+    /// Returns the catalog in which the names of the study are looked up.
     pub fn catalog(&self) -> Catalog {
         self.folder
             .as_deref()
             .map_or_else(Catalog::built_in, Catalog::of)
     }
 
-    /// The SHA-256 of each file, by name.
+    /// Returns the SHA-256 of each file, by name.
     pub fn hashes(&self) -> BTreeMap<String, String> {
         self.texts()
             .map(|(name, text)| (name.to_owned(), sha256::of(text.as_bytes())))
@@ -273,7 +273,7 @@ mod tests {
         data::embedded(&format!("papers/nielsen97/{file}")).unwrap()
     }
 
-    /// A copy of a paper's study in its own folder, with these files beside it.
+    /// Copies a paper's study to a separate folder, and adds these files.
     fn copy(beside: &[(&str, &str)]) -> (tempfile::TempDir, String) {
         let folder = tempfile::tempdir().unwrap();
         let study = folder.path().join("mine.toml");

@@ -1,8 +1,8 @@
-//! The signals of a server's host in a laboratory, from the readings of the probes and the packets of the path.
+//! Extracts the signals of a server's host in a laboratory from the readings of the probes and the packets of the path.
 //!
-//! The search for a bottleneck and capacity studies use the same signals, so that both judge a host by the same rules. The
-//! clients' figures are added elsewhere. Figures that were not measured are absent. Paging is measured for the whole machine
-//! and counted as the host's, because the generator, the other part of a trial, does not cause paging.
+//! The search for a bottleneck and capacity studies use the same signals, so that both apply the same rules to a host.
+//! The clients' figures are added elsewhere. Figures that were not measured are absent. Paging is measured for the
+//! whole machine and attributed to the host: the generator, the other part of a trial, does not cause paging.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use fathometer_path::{Direction, DirectionProfile, Profile};
 use fathometer_sys::cgroup::BlockDevice;
 use fathometer_sys::probe::{Sample, Samples, Step};
 
-/// The limits of a host, with which its signals are compared. `None` is no limit.
+/// The limits of a host, with which its signals are compared. `None` means no limit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct KnownLimits {
-    /// The CPU time that the host may use, in cores: its quota, or the number of its processors.
+    /// The CPU time that the host may use, in cores. It is the quota or, without a quota, the number of processors.
     pub(crate) cores: f64,
-    /// Whether `cores` is a quota: without a quota, the kernel's throttling counters have no meaning.
+    /// Whether `cores` is a quota. Without a quota, the kernel's throttling counters have no meaning.
     pub(crate) has_quota: bool,
     /// The memory, including the page cache.
     pub(crate) memory: Option<Bytes>,
@@ -28,14 +28,14 @@ pub(crate) struct KnownLimits {
     pub(crate) disk_operations: Option<u64>,
     /// The bytes read from the disk, per second.
     pub(crate) disk_bytes: Option<u64>,
-    /// The number of connections that may wait to be accepted.
+    /// The listen backlog: the maximum number of connections that wait in the kernel for `accept`.
     pub(crate) backlog: Option<u32>,
-    /// The number of connections that are served at a time.
+    /// The maximum number of connections that are served at a time.
     pub(crate) workers: Option<u32>,
 }
 
-/// Adds the signals of the probes in the window `step`. `signals` already has the clients' figures: the CPU time per exchange
-/// is computed with the achieved rate.
+/// Adds the signals of the probes in the window `step`. `signals` already contains the clients' figures, because the
+/// achieved rate is needed for the CPU time per exchange.
 pub(crate) fn of_probes(
     signals: &mut Signals,
     limits: &KnownLimits,
@@ -101,7 +101,7 @@ pub(crate) fn of_probes(
     of_connections(signals, limits, samples, step);
 }
 
-/// Adds the mean numbers of the host's connections over the readings of the window.
+/// Adds the numbers of the host's connections, averaged over the readings of the window.
 fn of_connections(signals: &mut Signals, limits: &KnownLimits, samples: &Samples, step: &Step) {
     let inside = |reading: &&Sample| (step.from..=step.to).contains(&reading.at);
     let tables = || {
@@ -109,14 +109,15 @@ fn of_connections(signals: &mut Signals, limits: &KnownLimits, samples: &Samples
         readings.filter_map(|reading| reading.networks.first()?.as_ref()?.table.as_ref())
     };
     signals.accept_queue = mean(tables().map(|table| table.to_be_accepted as f64));
-    // The kernel counts connections that wait to be accepted as established.
+    // In the kernel's table, connections that wait for `accept` are also established.
     signals.established =
         mean(tables().map(|table| table.established.saturating_sub(table.to_be_accepted) as f64));
     signals.backlog = limits.backlog.map(f64::from);
     signals.worker_limit = limits.workers.map(f64::from);
 }
 
-/// Adds the signals of the path: its round-trip time, and the utilisation of its links by the packets of the window.
+/// Adds the signals of the path: the round-trip time, and the utilisation of both links, computed from the packets of
+/// the window.
 pub(crate) fn of_path(
     signals: &mut Signals,
     profile: &Profile,
@@ -136,8 +137,8 @@ pub(crate) fn of_path(
     signals.link_down = carried(Direction::Down);
 }
 
-/// The share of time in which a link was sending; `None` if the link has no rate. Also `None` if its modems compress: the
-/// bytes on the link then do not follow from the packets.
+/// Returns the share of time in which a link was sending. Returns `None` if the link has no rate, or if its modems
+/// compress: the number of bytes on the link is then unknown.
 fn utilisation(
     profile: &DirectionProfile,
     packets: u64,
@@ -149,12 +150,13 @@ fn utilisation(
     }
     let rate = profile.rate?.as_bits_per_second() as f64;
     let each = u32::try_from(bytes.0.checked_div(packets)?).ok()?;
-    // The framing of a packet of mean length: exact if framing adds a constant, approximate if framing pads.
+    // The framing bytes are those of a packet of mean length. This is exact if framing adds a constant, and approximate
+    // if framing pads.
     let on_link = profile.framing.on_link(each) * packets;
     Some(on_link as f64 * 8.0 / rate / seconds)
 }
 
-/// A part as a share of the whole; `None` if the whole is 0.
+/// Returns a part as a share of the whole; `None` if the whole is 0.
 pub(crate) fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }

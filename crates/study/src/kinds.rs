@@ -1,4 +1,4 @@
-//! The kinds of studies, and the check of a study's file against its kind.
+//! The kinds of studies. Checks a study's file against its kind.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::spec::{Block, Key, SpecError, Study};
 /// Every kind of study. A new kind is added only here.
 pub static ALL: &[&dyn Experiment] = &[&PAGE, &LOAD, &SWEEP, &CAPACITY];
 
-/// The experiment of a study.
+/// Returns the experiment of a study.
 ///
 /// # Errors
 /// When its `kind` is unknown.
@@ -32,14 +32,14 @@ pub fn of(study: &Study) -> Result<&'static dyn Experiment, SpecError> {
     })
 }
 
-/// The factors of a kind of study: those of all kinds, and its own.
+/// Returns the factors of a kind of study: the common factors of all kinds, and its own factors.
 pub fn factors(experiment: &dyn Experiment) -> impl Iterator<Item = &'static dyn AnyFactor> {
     let of_all = common::FACTORS.iter().copied();
     of_all.chain(experiment.factors())
 }
 
-/// Checks a study against its kind: the kind has every factor, the factor's parser accepts every level, and the tables of
-/// other kinds are absent.
+/// Checks a study against its kind: the kind has every factor, the factor's parser accepts every level, and there are
+/// no tables of other kinds.
 ///
 /// Names of paths, eras, servers and workloads are checked when the run loads them.
 ///
@@ -82,7 +82,7 @@ pub fn check(study: &Study) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Checks that the file has no keys of other kinds of studies: a run would ignore them.
+/// Checks that the file has no keys that only other kinds of studies have, because a run would ignore them.
 fn only_keys_of(experiment: &dyn Experiment, study: &Study) -> Result<(), String> {
     let is_foreign = |key: &&Key| !experiment.keys().contains(key);
     let Some(foreign) = study.keys().iter().find(is_foreign).copied() else {
@@ -100,7 +100,8 @@ fn only_keys_of(experiment: &dyn Experiment, study: &Study) -> Result<(), String
     ))
 }
 
-/// Checks that cells of the block can have every level of its exclusions: a misspelt level would exclude no cell.
+/// Checks that each level of a block's exclusions occurs in a cell of the block: a misspelt level would exclude no
+/// cell.
 fn exclusions(study: &Study, block: &Block) -> Result<(), SpecError> {
     for (factor, pattern) in block.exclude.iter().chain(&block.exclude_quick).flatten() {
         let tables = [&block.factors, &block.quick, &block.published];

@@ -1,15 +1,16 @@
-//! Studies, in these modules:
+//! Studies. The modules are:
 //!
 //! - [`files`] and [`spec`]: the files of a study, and its design;
 //! - [`experiment`] and [`kinds`]: the interface of a kind of study, and the kinds ([`page`], [`load`]);
-//! - [`plan`] and [`schedule`]: what a run would measure, and the order of execution;
+//! - [`plan`] and [`schedule`]: the cells and replicates of a run, and their order of execution;
 //! - [`run`], [`stopping`] and [`past`]: a run, the rule that ends it, and resuming it after an interruption;
-//! - [`share`] and [`merge`]: a study on several machines: the share of a machine, and one run from all parts;
+//! - [`share`] and [`merge`]: a study on several machines: the share of each machine, and the merge of all parts into
+//!   one run;
 //! - [`evaluation`]: the evaluation of a run.
 //!
 //! Three modules measure servers outside of a study's run. [`bottleneck`] finds the resource that limits a server.
-//! [`capacity_search`] is the driver of capacity searches, which capacity studies use too. [`compare_self_test`] is the
-//! measured self-test of comparisons; it starts its own servers.
+//! [`capacity_search`] runs capacity searches, also for capacity studies. [`compare_self_test`] is the measured
+//! self-test of comparisons, which starts its own servers.
 
 pub mod bottleneck;
 pub mod capacity_search;

@@ -1,5 +1,5 @@
-//! Selects the cells of a study, loads the paths, eras, servers and workloads that the cells name, and determines which
-//! cells can run on this machine.
+//! Selects the cells of a study, loads the paths, eras, servers and workloads that the cells name, and determines the
+//! cells that can run on this machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +17,7 @@ use fathometer_lab::nearest::{suggestion, with_suggestion};
 use fathometer_lab::server;
 use fathometer_lab::server::definition::{Definition, DefinitionError};
 
-/// Why cells cannot be selected, or a file that they name cannot be loaded.
+/// The reason why cells cannot be selected, or why a file that they name cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum MaterialsError {
     /// The study is invalid.
@@ -44,13 +44,14 @@ pub enum MaterialsError {
 }
 
 impl MaterialsError {
-    /// The error of a profile; for an unknown key, with the nearest known key.
+    /// Converts the error of a profile. For an unknown key, adds the nearest known key.
     fn profile(error: &fathometer_path::ProfileError) -> MaterialsError {
         MaterialsError::Profile(with_suggestion(error))
     }
 }
 
-/// The requested cells, including those that this machine cannot run. `replicates` overrides the number in the study.
+/// Returns the requested cells, including cells that this machine cannot run. `replicates` overrides the number in the
+/// study.
 pub(super) fn requested_cells(
     study: &Study,
     mode: Mode,
@@ -66,7 +67,7 @@ pub(super) fn requested_cells(
     Ok(cells)
 }
 
-/// The cells of a mode that have the requested levels.
+/// Returns the cells of a mode that have the requested levels.
 fn wanted_cells(
     study: &Study,
     mode: Mode,
@@ -118,7 +119,7 @@ fn wanted_cells(
     Ok(kept)
 }
 
-/// The level of a factor, or the block's name, which can be selected like a factor.
+/// Returns the level of a factor. The name of the block can be selected like the level of a factor `block`.
 fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
     if factor == "block" {
         &cell.block
@@ -127,7 +128,7 @@ fn level_of<'a>(cell: &'a Cell, factor: &str) -> &'a str {
     }
 }
 
-/// The selected cells, and what they refer to.
+/// The selected cells, and the inputs that they name.
 pub(super) struct Selection {
     pub(super) materials: Materials,
     /// The cells that this machine can run.
@@ -137,7 +138,7 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Loads what these cells refer to, and determines which cells this machine can run.
+    /// Loads the inputs that these cells name, and determines the cells that this machine can run.
     pub(super) fn of(
         study: &Study,
         experiment: &dyn Experiment,
@@ -157,17 +158,17 @@ impl Selection {
     }
 }
 
-/// Everything that cells refer to, loaded once.
+/// The inputs that cells name, each loaded once.
 pub(super) struct Materials {
     pub(super) profiles: BTreeMap<String, (Profile, String)>,
     pub(super) eras: BTreeMap<String, Era>,
     pub(super) servers: Servers,
-    /// The inputs by name, each with the hash of its file or, for a program, its version.
+    /// The names of the inputs. Each has the hash of its file or, for a program, the version.
     pub(super) data: BTreeMap<String, String>,
 }
 
 impl Materials {
-    /// Loads everything that these cells refer to.
+    /// Loads all inputs that these cells name.
     fn load(cells: &[Cell], catalog: &Catalog) -> Result<Materials, MaterialsError> {
         let levels = |factor: &str| -> BTreeSet<String> {
             cells
@@ -207,7 +208,7 @@ impl Materials {
             servers.insert(name, (definition, installed));
         }
         for name in levels("workload") {
-            // Only names such as `log:access.log` and `har:page.har` refer to a file.
+            // Only names such as `log:access.log` and `har:page.har` contain the path of a file.
             let reference = catalog.workload(&name);
             let file = reference.split_once(':').map(|(_, file)| Path::new(file));
             if let Some(hash) = file.and_then(|file| sha256::of_file(file).ok()) {
@@ -222,7 +223,7 @@ impl Materials {
         })
     }
 
-    /// Returns the cells that this machine and its servers support, and adds the others to `left_out`.
+    /// Returns the cells that this machine and its servers support. Adds all other cells to `left_out`.
     fn possible(&self, cells: Vec<Cell>, left_out: &mut Vec<LeftOut>) -> Vec<Cell> {
         let refused = |levels: &BTreeMap<String, String>| {
             let name = &levels["server"];
@@ -247,7 +248,7 @@ impl Materials {
     }
 }
 
-/// Returns the cells that can run, and adds the others to `left_out` with the reason.
+/// Returns the cells that can run. Adds all other cells, with the reason, to `left_out`.
 fn kept(
     cells: Vec<Cell>,
     left_out: &mut Vec<LeftOut>,

@@ -1,4 +1,4 @@
-//! The replicates that earlier invocations of an interrupted run have measured, so that the run can be resumed.
+//! Reads the replicates that earlier invocations of an interrupted run have measured, so that the run can be resumed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -16,19 +16,19 @@ use super::stopping;
 struct Attempts {
     made: u32,
     valid: bool,
-    /// The number of the next attempt; no record refers to the folder of this attempt.
+    /// The number of the next attempt. No record refers to the folder of the next attempt.
     next: u32,
 }
 
 /// The earlier replicates of a run.
 #[derive(Debug, Default)]
 pub struct Past {
-    /// The attempts at each replicate, by the cell's folder and the replicate's number.
+    /// The attempts at each replicate, indexed by the cell's folder and the number of the replicate.
     attempts: BTreeMap<(String, u32), Attempts>,
     next_place: u32,
 }
 
-/// Why a run cannot be resumed.
+/// The reason why a run cannot be resumed.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot resume {folder}: {differences}; restore what has changed, or start a new run with another --output",
@@ -60,20 +60,20 @@ impl Past {
         self.next_place
     }
 
-    /// The number of measured attempts at replicates, and the number of invalid attempts among them.
+    /// Returns the number of measured attempts at replicates, and the number of invalid attempts among them.
     pub fn made(&self) -> (u32, u32) {
         let made = self.attempts.values().map(|attempts| attempts.made).sum();
         let valid = self.attempts.values().filter(|attempts| attempts.valid);
         (made, made - valid.count() as u32)
     }
 
-    /// The folders of the cells that have a valid replicate.
+    /// Returns the folders of the cells that have a valid replicate.
     pub fn valid_cells(&self) -> impl Iterator<Item = &str> {
         let valid = self.attempts.iter().filter(|(_, attempts)| attempts.valid);
         valid.map(|((folder, _), _)| folder.as_str())
     }
 
-    /// The number of replicates of these cells that this machine still has to run.
+    /// Returns the number of replicates of these cells that this machine has not finished yet.
     pub fn left_of(&self, cells: &[Cell], share: Option<&StudyShare>) -> u32 {
         let replicates = cells.iter().flat_map(|cell| {
             let folder = cell.folder();
@@ -89,7 +89,7 @@ impl Past {
             .is_some_and(|attempts| attempts.valid || attempts.made >= MOST_ATTEMPTS)
     }
 
-    /// The remaining jobs of each lane: first the jobs that never ran, in their order, then the jobs to repeat.
+    /// Returns the remaining jobs of each lane. Jobs that never ran are first, in their order; jobs to repeat follow.
     pub fn left(&self, lanes: BTreeMap<String, VecDeque<Job>>) -> BTreeMap<String, VecDeque<Job>> {
         lanes
             .into_iter()
@@ -109,10 +109,11 @@ impl Past {
     }
 }
 
-/// The suffix in the folder's name of a repeated attempt, after the replicate's number.
+/// The suffix in the folder's name of a repeated attempt. It follows the number of the replicate.
 const AGAIN: &str = "-again";
 
-/// The folder of an attempt at a replicate, relative to the run's folder: `cells/BLOCK/LEVELS/r0`, `…/r0-again1`.
+/// Returns the folder of an attempt at a replicate, relative to the run's folder: `cells/BLOCK/LEVELS/r0`,
+/// `…/r0-again1`.
 pub fn attempt_folder(cell: &Cell, replicate: u32, attempt: u32) -> String {
     let folder = format!("cells/{}/r{replicate}", cell.folder());
     match attempt {
@@ -121,7 +122,7 @@ pub fn attempt_folder(cell: &Cell, replicate: u32, attempt: u32) -> String {
     }
 }
 
-/// The number of the attempt to which a record's folder belongs.
+/// Returns the number of the attempt to which a record's folder belongs.
 fn attempt_of(folder: &str) -> Option<u32> {
     let name = folder.rsplit('/').next()?.strip_prefix('r')?;
     match name.split_once(AGAIN) {
@@ -141,7 +142,7 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     };
     if what(then) != what(now) {
         differences.push(format!(
-            "the run is of {}, and this command is of {}",
+            "study, mode or seed differs (run: {}; this command: {})",
             what(then),
             what(now)
         ));
@@ -149,13 +150,13 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     match (&then.build, &now.build) {
         (Some(then), Some(now)) if then.sha256 == now.sha256 && !now.sha256.is_empty() => {}
         (Some(then), Some(now)) => differences.push(format!(
-            "the run was made by another build ({then}; this is {now})"
+            "the run was made by another build ({then}; this build: {now})"
         )),
         (None, _) => differences.push(format!(
             "the run was made by version {}, which did not record its build",
             then.version
         )),
-        (Some(_), None) => differences.push("this build has no identity to compare".to_owned()),
+        (Some(_), None) => differences.push("the build of this program is unknown".to_owned()),
     }
     let names: BTreeSet<&String> = then
         .study_files
@@ -166,9 +167,13 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
         differences.push(
             match (then.study_files.get(name), now.study_files.get(name)) {
                 (Some(then), Some(now)) if then == now => continue,
-                (Some(_), Some(_)) => format!("{name} of the study was edited since"),
-                (Some(_), None) => format!("the study had a {name}, and has none now"),
-                _ => format!("the study had no {name}, and has one now"),
+                (Some(_), Some(_)) => {
+                    format!("{name} of the study was edited after the start of the run")
+                }
+                (Some(_), None) => {
+                    format!("{name} of the study was removed after the start of the run")
+                }
+                _ => format!("{name} of the study was added after the start of the run"),
             },
         );
     }
@@ -177,7 +182,7 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
         now.stopping.as_ref(),
     ));
     differences.extend(other_share(then, now));
-    // An invocation may use fewer inputs than an earlier invocation; inputs that both use must be the same.
+    // An invocation may use fewer inputs than an earlier invocation. An input that both use must be the same.
     for (name, found) in &now.data {
         if then.data.get(name).is_some_and(|then| then != found) {
             differences.push(format!("{name} has changed"));
@@ -192,7 +197,7 @@ pub fn check(earlier: &Run, now: &RunInfo) -> Result<(), Mismatch> {
     }
 }
 
-/// Describes the difference between the shares of a study that two commands measure.
+/// Describes the difference between the shares of a study in the run and in this command.
 fn other_share(then: &RunInfo, now: &RunInfo) -> Option<String> {
     if !then.machines.is_empty() {
         return Some("the run was merged from the runs of several machines".to_owned());
@@ -207,9 +212,11 @@ fn other_share(then: &RunInfo, now: &RunInfo) -> Option<String> {
     };
     match (words(then), words(now)) {
         (then, now) if then != now => {
-            Some(format!("the run is of {then}, and this command of {now}"))
+            Some(format!("share differs (run: {then}; this command: {now})"))
         }
-        _ if of(then) != of(now) => Some("the run has other cells or replicates".to_owned()),
+        _ if of(then) != of(now) => {
+            Some("cells or replicates differ between the run and this command".to_owned())
+        }
         _ => None,
     }
 }
@@ -296,7 +303,7 @@ mod tests {
             record.folder = attempt_folder(&cell(policy), 0, attempt);
             record
         };
-        // `b` has no records of its earlier attempts, as if they were killed.
+        // The folder of `b` has a higher attempt number, because its earlier attempts were killed and have no records.
         let past = Past::of(&[at("a", 0), at("a", 1), at("b", 2)]);
         let left = past.left(schedule::lanes(&cells, Seed(1), |cell| cell.level("path")));
         let mut left: Vec<(String, u32)> = left["lan"]
@@ -389,7 +396,7 @@ mod tests {
     #[test]
     fn a_run_is_resumed_with_what_it_was_made_with_alone() {
         assert_eq!(refusal(|_| {}), None);
-        // The earlier invocation measured on paths that this one leaves out.
+        // The earlier invocation measured on paths that this invocation leaves out.
         let other = refusal(|then| {
             then.data.insert("path wan".to_owned(), "9".to_owned());
         });
@@ -399,18 +406,21 @@ mod tests {
             (|then| then.seed = Seed(2), "seed 2"),
             (
                 |then| then.build.as_mut().unwrap().sha256 = "bb".repeat(32),
-                "another build (0.1.0 (0123456789ab), program bbbbbbbbbbbb; this is",
+                "another build (0.1.0 (0123456789ab), program bbbbbbbbbbbb; this build:",
             ),
             (|then| then.build = None, "did not record its build"),
             (
                 |then| set(&mut then.study_files, "study.toml", "9"),
-                "study.toml of the study was edited",
+                "study.toml of the study was edited after",
             ),
             (
                 |then| set(&mut then.study_files, "claims.toml", "1"),
-                "had a claims.toml",
+                "claims.toml of the study was removed",
             ),
-            (|then| then.study_files.clear(), "no study.toml"),
+            (
+                |then| then.study_files.clear(),
+                "study.toml of the study was added",
+            ),
             (
                 |then| set(&mut then.data, "path lan", "9"),
                 "path lan has changed",

@@ -1,4 +1,4 @@
-//! The plan of a run, without measuring: its cells, its replicates, and the time of their windows.
+//! Plans a run without measuring: its cells, its replicates, and the duration of their windows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::run::{Design, Request, RunError};
 use crate::share;
 use crate::spec::Cell;
 
-/// The plan of a run: what it would measure.
+/// The plan of a run, without its execution.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunPlan {
     /// The version of this format.
@@ -24,7 +24,7 @@ pub struct RunPlan {
     pub mode: Mode,
     /// The blocks whose cells would run, in the order of the study's file.
     pub blocks: Vec<BlockPlan>,
-    /// The number of cells that this machine cannot run, by reason.
+    /// The number of cells that this machine cannot run, for each reason.
     pub left_out: BTreeMap<String, usize>,
 }
 
@@ -37,7 +37,7 @@ pub struct BlockPlan {
     pub cells: usize,
     /// The number of replicates of these cells on this machine.
     pub replicates: u32,
-    /// The total length of all warm-ups and measured windows, in seconds; `None` if a replicate has no fixed length.
+    /// The total length of all warm-ups and measured windows, in seconds. `None` if a replicate has no fixed length.
     pub windows_s: Option<f64>,
 }
 
@@ -94,7 +94,7 @@ pub fn plan(request: &Request) -> Result<RunPlan, RunError> {
 }
 
 impl RunPlan {
-    /// The sum of all blocks.
+    /// Returns the sum of all blocks.
     pub fn total(&self) -> BlockPlan {
         let windows = self.blocks.iter().map(|block| block.windows_s);
         BlockPlan {
@@ -105,7 +105,7 @@ impl RunPlan {
         }
     }
 
-    /// The plan as text.
+    /// Returns the plan as text.
     pub fn text(&self) -> String {
         let total = self.total();
         let rows: Vec<&BlockPlan> = self.blocks.iter().chain([&total]).collect();
@@ -132,9 +132,11 @@ impl RunPlan {
         text += match total.windows_s {
             Some(_) => {
                 "Building the hosts, starting the servers, warming their caches and repeating INVALID replicates takes \
-                 longer: a run shows how much is left.\n"
+                 longer: a run shows the remaining time.\n"
             }
-            None => "A replicate has no fixed length: a run shows how much is left.\n",
+            None => {
+                "A replicate has no fixed length: a run shows the number of remaining replicates.\n"
+            }
         };
         for (reason, count) in &self.left_out {
             let cells = if *count == 1 { "cell" } else { "cells" };

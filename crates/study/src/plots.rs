@@ -9,7 +9,7 @@ use fathometer_model::ReplicateRecord;
 use super::spec::{KEY_FACTORS, Study, folder_of};
 use crate::run_folder::{RunFolder, WriteError};
 
-/// The maximum number of connections in a graph: the first connections of the capture.
+/// The maximum number of connections in a graph. Only the first connections of the capture are drawn.
 const DRAWN: usize = 64;
 
 /// Draws the study's time-sequence plots, each from the first valid replicate of its cell.
@@ -43,8 +43,8 @@ pub(super) fn draw(
     Ok(plots)
 }
 
-/// Whether a record belongs to the cell of a plot: the block and the levels that the plot names, and the default levels of
-/// the key factors that it does not name. A level may contain any character, so levels are compared, not folders.
+/// Whether a record belongs to the cell of a plot. The cell has the block and the levels that the plot names, and the
+/// default levels of the other key factors. A level may contain any character, so levels are compared, not folders.
 fn is_of(
     record: &ReplicateRecord,
     cell: &BTreeMap<String, String>,
@@ -60,7 +60,7 @@ fn is_of(
         && levels.all(|(factor, level)| record.cell.level(factor) == Some(level.as_str()))
 }
 
-/// The valid records of each cell, by the cell's folder, in the order of their replicates.
+/// Returns the valid records of each cell, indexed by the cell's folder, in the order of their replicates.
 fn valid_by_cell(records: &[ReplicateRecord]) -> BTreeMap<String, Vec<&ReplicateRecord>> {
     let mut cells: BTreeMap<String, Vec<&ReplicateRecord>> = BTreeMap::new();
     for record in records {
@@ -75,8 +75,8 @@ fn valid_by_cell(records: &[ReplicateRecord]) -> BTreeMap<String, Vec<&Replicate
     cells
 }
 
-/// The time sequence of the first of these replicates whose capture can be drawn, and a sentence about the connections
-/// that it leaves out.
+/// Draws the time sequence of the first of these replicates whose capture can be drawn. Also returns a sentence about
+/// the connections that are not drawn.
 fn draw_cell(run: &Path, replicates: &[&ReplicateRecord], title: &str) -> Option<(String, String)> {
     replicates.iter().find_map(|replicate| {
         let capture = run.join(&replicate.folder).join("capture.pcapng");

@@ -1,4 +1,4 @@
-//! Progress on stderr: a bar if stderr is a terminal, otherwise a line every ten seconds.
+//! Shows progress on stderr: a bar if stderr is a terminal, otherwise a line every ten seconds.
 
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
@@ -24,7 +24,7 @@ pub struct Progress {
     last_line: Option<Mutex<Instant>>,
 }
 
-/// The share and the number of steps that must be done before the remaining time is estimated.
+/// The share and the number of completed steps from which the remaining time is estimated.
 const ESTIMATED_FROM: (f64, u64) = (0.02, 5);
 
 impl Progress {
@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// Prints a line that remains above the bar.
+    /// Prints a line above the bar. The line remains when the bar is updated.
     pub fn note(&self, text: &str) {
         if self.last_line.is_some() {
             say(format_args!("{text}"));
@@ -98,8 +98,8 @@ impl Progress {
     }
 }
 
-/// The remaining time if each remaining step takes as long as the mean of the done steps; `None` if too few steps or all
-/// steps are done.
+/// Returns the remaining time. It assumes that each remaining step takes as long as the mean of the completed steps.
+/// Returns `None` if too few steps or all steps are complete.
 fn left(elapsed: Duration, done: u64, total: u64) -> Option<Duration> {
     let (share, count) = ESTIMATED_FROM;
     let is_known = done >= count && done as f64 >= share * total as f64 && done < total;
@@ -115,7 +115,11 @@ mod tests {
         let seconds = Duration::from_secs;
         assert_eq!(left(seconds(20), 10, 100), Some(seconds(180)));
         assert_eq!(left(seconds(20), 4, 100), None, "too few steps");
-        assert_eq!(left(seconds(20), 10, 1000), None, "too small a part");
+        assert_eq!(
+            left(seconds(20), 10, 1000),
+            None,
+            "the share of completed steps is too small"
+        );
         assert_eq!(left(seconds(20), 100, 100), None, "nothing is left");
     }
 }

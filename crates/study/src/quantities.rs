@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
 
-    /// The ends of a schema's range are accepted by the type, and numbers beyond them are not.
+    /// Checks that the type accepts both ends of the schema's range, and rejects numbers outside it.
     fn agrees<S: JsonSchema, T: TryFrom<f64>>() {
         let schema: Value = S::json_schema(&mut SchemaGenerator::default()).into();
         let (least, most) = (&schema["minimum"], &schema["maximum"]);

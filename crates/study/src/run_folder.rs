@@ -9,10 +9,10 @@
 //!   plots/*.svg plots.json summary.json report.html
 //! ```
 //!
-//! Each line is written completely and flushed: a killed run keeps all finished replicates.
+//! Each line is written completely and flushed, so that a killed run has the records of all finished replicates.
 //!
-//! Only one process at a time writes to a run. It holds the lock of the file `lock`, which contains its process ID.
-//! The kernel releases the lock when the process exits.
+//! Only one process at a time writes to a run. This process locks the file `lock` and writes its process ID to it. The
+//! kernel releases the lock when the process exits.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use fathometer_files::whole_file;
 
-/// The number of attempts to take the lock: the processes of a killed run need a moment to exit.
+/// The number of attempts to take the lock. The processes of a killed run need some time to exit.
 const LOOKS: u32 = 20;
 
 /// The time between two attempts.
@@ -37,20 +37,20 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 pub struct RunFolder {
     root: PathBuf,
     replicates: Mutex<File>,
-    /// `None` if the file system does not support locks.
+    /// The lock of the folder; `None` if the file system does not support locks.
     lock: Option<Lock>,
 }
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
         if let Some(lock) = &self.lock {
-            // The lock file is removed while it is locked: a process that waits for the lock then creates a new file.
+            // The lock file is removed while it is locked. A process that waits for the lock then creates a new file.
             let _ = fs::remove_file(lock.path());
         }
     }
 }
 
-/// Why a run's folder cannot be opened for writing.
+/// The reason why a run's folder cannot be opened for writing.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A system call failed.
@@ -65,12 +65,12 @@ pub enum OpenError {
     InUse {
         /// The folder.
         folder: PathBuf,
-        /// The description of that process, from the lock file.
+        /// The description of the other process, from the lock file.
         holder: String,
     },
 }
 
-/// A failed write, with its path.
+/// A failed write to a file or folder.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to write {path}: {error}{advice}", path = path.display(), advice = advice(error))]
 pub struct WriteError {
@@ -83,7 +83,7 @@ pub struct WriteError {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            ": free some space, or give another folder with --output; what was measured so far is kept"
+            ": free some space, or give another folder with --output; earlier measurements remain in the folder"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             ": use --output with a folder that you may write to"
@@ -91,23 +91,25 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::AlreadyExists => {
             ": every run has its own folder: use --output with a folder that does not exist"
         }
-        io::ErrorKind::NotADirectory => ": a file is in the way: give another folder with --output",
+        io::ErrorKind::NotADirectory => {
+            ": a part of the path is a file: give another folder with --output"
+        }
         _ => "",
     }
 }
 
 impl RunFolder {
-    /// Creates the folder. It must not exist: two runs never share a folder.
+    /// Creates the folder of a new run. Two runs never share a folder.
     ///
     /// # Errors
-    /// When it exists, or cannot be created.
+    /// When the folder exists or cannot be created.
     pub fn create(root: PathBuf) -> Result<RunFolder, OpenError> {
         let at = |path: &Path| {
             let path = path.to_owned();
             move |error| WriteError { path, error }
         };
         if let Some(parent) = root.parent() {
-            // Otherwise the error would be "exists already", which is misleading.
+            // Without this check, the error would be the misleading "exists already".
             if parent.is_file() {
                 return Err(at(parent)(io::ErrorKind::NotADirectory.into()).into());
             }
@@ -139,7 +141,7 @@ impl RunFolder {
             path: path.clone(),
             error,
         };
-        // A run that was killed at its start has no such file.
+        // A run that was killed at its start does not have this file.
         let replicates = OpenOptions::new()
             .create(true)
             .append(true)
@@ -160,8 +162,8 @@ impl RunFolder {
         &self.root
     }
 
-    /// Appends a line to `replicates.ndjson` and passes it to the kernel at once. If the disk has no room for the line, no
-    /// part of the line remains.
+    /// Appends a line to `replicates.ndjson`, and passes it to the kernel immediately. If the disk has no space for the
+    /// line, no part of the line remains.
     pub fn append_replicate(&self, record: &impl Serialize) -> Result<(), WriteError> {
         let mut line = serde_json::to_vec(record).map_err(|error| WriteError {
             path: self.root.join("replicates.ndjson"),
@@ -175,7 +177,7 @@ impl RunFolder {
         let append = || {
             let before = file.metadata()?.len();
             (&*file).write_all(&line).inspect_err(|_| {
-                // Report the first error.
+                // The first error is returned.
                 let _ = file.set_len(before);
             })
         };
@@ -185,8 +187,8 @@ impl RunFolder {
         })
     }
 
-    /// Creates an empty folder for an attempt at a replicate and returns its full path. Files of an attempt with the same
-    /// name that was killed before its record was written are removed.
+    /// Creates an empty folder for an attempt at a replicate, and returns its full path. If an attempt with the same
+    /// name was killed before its record was written, its files are removed.
     ///
     /// # Errors
     /// When the folder cannot be created.
@@ -210,7 +212,7 @@ impl RunFolder {
         Ok(path)
     }
 
-    /// Writes a complete file, or nothing.
+    /// Writes a complete file. After an error, the file does not exist or is unchanged.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -239,7 +241,7 @@ fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
                 let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
                 let owner = format!("process {} on {}", std::process::id(), host.trim());
                 let mut file = lock.as_file();
-                // The description is only for error messages: the lock works without it.
+                // The description is only for error messages. The lock works without it.
                 let _ = file
                     .set_len(0)
                     .and_then(|()| file.write_all(owner.as_bytes()));
@@ -263,7 +265,7 @@ fn lock(root: &Path) -> Result<Option<Lock>, OpenError> {
     })
 }
 
-/// Writes a file with one record per line, completely or not at all.
+/// Writes a file with one record per line. After an error, the file does not exist or is unchanged.
 ///
 /// # Errors
 /// When the file cannot be written.

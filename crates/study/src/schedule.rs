@@ -1,16 +1,16 @@
-//! The order in which replicates run: interleaved in a seeded random order, with slow paths in parallel and
-//! invalid replicates repeated later.
+//! Runs replicates in a seeded random order. Slow paths run in parallel, and invalid replicates are repeated later.
 //!
-//! In a page study every path has its own lane. The study sets how many replicates a lane runs in parallel. Cells on a
-//! modem path are idle nearly all the time and do not disturb others; cells on a LAN run one after another. The lanes run
-//! in parallel, except the lanes that a study runs alone on the machine: these run first, one after another ([`turns`]).
-//! Loads use the processors, so all paths of the other studies share one lane (`Study::lane`).
+//! In a page study, every path has its own lane. The study sets the number of replicates that a lane runs in parallel.
+//! Cells on a modem path are idle nearly all the time, so they do not disturb other cells. Cells on a LAN run one after
+//! another. The lanes run in parallel, except lanes that a study runs alone on the machine: these lanes run first, one
+//! after another ([`turns`]). In all other studies, the loads use the processors, so all paths share one lane
+//! (`Study::lane`).
 //!
-//! A job that panics is reported to its lane as finished, so that the lane does not wait for it.
+//! A job that panics is reported to its lane as finished, so that the lane does not wait for this job.
 //!
-//! Most invalid replicates are caused by noise that lasts for some time: a hypervisor may take processor time for a
-//! minute. Therefore an invalid replicate goes to the end of its lane's queue and is repeated after the others, with at
-//! most [`MOST_ATTEMPTS`] attempts in total. If only repeats are left and the last replicate was invalid too, the lane
+//! The usual cause of invalid replicates is temporary noise. For example, a hypervisor may use CPU time for a minute.
+//! Therefore an invalid replicate is moved to the end of its lane's queue and repeated later, with at most
+//! [`MOST_ATTEMPTS`] attempts in total. If only repeats are left and the last replicate was also invalid, the lane
 //! waits for a [`PAUSE`] before the next repeat.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,21 +24,21 @@ use fathometer_model::Seed;
 
 use super::spec::Cell;
 
-/// The maximum number of attempts at a replicate. If all are invalid, the cell has one replicate less.
+/// The maximum number of attempts at a replicate. If all attempts are invalid, the cell has one replicate less.
 pub const MOST_ATTEMPTS: u32 = 4;
 
-/// The pause of a lane before a repeat, if the last replicate was invalid too.
+/// The pause of a lane before a repeat, if only repeats are left and the last replicate was invalid.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
-/// The interval at which a waiting thread checks whether to stop.
+/// The interval at which a waiting thread checks whether it must stop.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// One replicate of one cell, waiting to be run.
+/// One replicate of one cell that is still to be run.
 #[derive(Debug, Clone)]
 pub struct Job {
     /// The cell.
     pub cell: Cell,
-    /// The number of the replicate, from 0.
+    /// The number of the replicate, counted from 0.
     pub replicate: u32,
     /// The number of earlier attempts, which were all invalid.
     pub attempt: u32,
@@ -49,7 +49,7 @@ pub struct Job {
 pub enum Next {
     /// Run this job, after a pause.
     Run(Box<Job>, Duration),
-    /// Wait until a running job ends: it may have to be repeated.
+    /// Wait until a running job ends, because it may have to be repeated.
     Wait,
     /// All jobs are done.
     Done,
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// Returns the next step. The caller must return a job with [`Queue::ended`].
+    /// Returns the next step. After a job, the caller must call [`Queue::ended`].
     pub fn take(&mut self) -> Next {
         let Some(job) = self.waiting.pop_front() else {
             return match self.under_way {
@@ -83,7 +83,7 @@ impl Queue {
             };
         };
         self.under_way += 1;
-        // Repeats are after all other jobs: if a repeat is first, only repeats are left.
+        // Repeats are behind all other jobs in the queue. So if the first job is a repeat, only repeats are left.
         let pause = match job.attempt > 0 && self.noisy {
             true => PAUSE,
             false => Duration::ZERO,
@@ -109,9 +109,9 @@ impl Queue {
     }
 }
 
-/// All replicates of the cells by lane, each lane in its own random order.
+/// Returns all replicates of the cells by lane. Each lane has its own random order.
 ///
-/// Replicate 0 of every cell comes before replicate 1 of any cell, so that an interrupted run has data of all cells.
+/// Replicate 0 of every cell precedes replicate 1 of any cell, so that an interrupted run has data of all cells.
 pub fn lanes<'c>(
     cells: &'c [Cell],
     seed: Seed,
@@ -144,8 +144,8 @@ pub fn lanes<'c>(
         .collect()
 }
 
-/// The groups of lanes that run at the same time: first each of the `alone` lanes as its own group, in that order, then
-/// all other lanes as one group.
+/// Returns the groups of lanes that run at the same time. First, each of the `alone` lanes is a separate group, in this
+/// order. All other lanes are the last group.
 pub fn turns(
     mut lanes: BTreeMap<String, VecDeque<Job>>,
     alone: &[String],
@@ -159,9 +159,9 @@ pub fn turns(
     turns
 }
 
-/// Runs the jobs, up to `side_by_side[lane]` in parallel in each lane, until all jobs are done, `run` returns an error, or
-/// `stop` returns true. `run` receives the job and its position in the order of execution, and returns whether the
-/// replicate is valid.
+/// Runs the jobs until all jobs are done, `run` returns an error, or `stop` returns true. Each lane runs up to
+/// `side_by_side[lane]` jobs in parallel. `run` receives the job and its position in the order of execution, and
+/// returns whether the replicate is valid.
 ///
 /// # Panics
 /// When `run` panics, after the running jobs are finished.
@@ -218,7 +218,7 @@ pub fn execute<E: Send>(
     }
 }
 
-/// Returns the next job of a lane. Waits while the lane is empty, but a running job may have to be repeated.
+/// Returns the next job of a lane. Waits if the lane is empty but a running job may have to be repeated.
 fn take(
     queue: &Mutex<Queue>,
     changed: &Condvar,
@@ -240,7 +240,7 @@ fn take(
     None
 }
 
-/// Waits for `pause`, or until shortly after `ending` returns true.
+/// Waits for `pause`, but stops waiting soon after `ending` returns true.
 pub(crate) fn rest(mut pause: Duration, ending: &dyn Fn() -> bool) {
     while !pause.is_zero() && !ending() {
         let nap = pause.min(GLANCE);
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A lane for each path.
+    /// Returns the jobs with a separate lane for each path.
     fn lanes_of(cells: &[Cell], seed: Seed) -> BTreeMap<String, VecDeque<Job>> {
         lanes(cells, seed, |cell| cell.level("path"))
     }
@@ -301,8 +301,8 @@ mod tests {
         assert_eq!(rounds, ['0', '0', '0', '1', '1', '1', '2', '2', '2']);
     }
 
-    /// Runs a single lane and returns the name of each job in order, with a `*` after a pause. `valid` receives
-    /// the number of the replicate and the attempt.
+    /// Runs a single lane. Returns the name of each job in order, with a `*` after a pause. `valid` receives the number
+    /// of the replicate and the number of the attempt.
     fn course(jobs: u32, valid: impl Fn(u32, u32) -> bool) -> Vec<String> {
         let cell = &cells()[0];
         let jobs = (0..jobs).map(|replicate| Job {
@@ -329,12 +329,12 @@ mod tests {
     #[test]
     fn what_was_invalid_is_made_again_after_all_others() {
         assert_eq!(course(3, |_, _| true), ["0.0", "1.0", "2.0"]);
-        // The noise is over when the other jobs are done, so that there is no pause.
+        // The noise ends before the other jobs are done, so there is no pause.
         assert_eq!(
             course(3, |replicate, attempt| replicate > 0 || attempt > 0),
             ["0.0", "1.0", "2.0", "0.1"]
         );
-        // Only jobs that were just invalid are left.
+        // Only jobs that were invalid at their last attempt are left, so there is a pause.
         assert_eq!(
             course(3, |replicate, attempt| replicate == 0 || attempt > 0),
             ["0.0", "1.0", "2.0", "1.1*", "2.1"]
@@ -423,7 +423,7 @@ mod tests {
                     ran.fetch_add(1, Ordering::Relaxed);
                     match place {
                         0 => panic!("a job panics"),
-                        // Always invalid: the lane waits for jobs that may have to be repeated.
+                        // The job is always invalid: the lane waits for jobs that may have to be repeated.
                         _ => Ok(false),
                     }
                 },

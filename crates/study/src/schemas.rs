@@ -1,7 +1,8 @@
 //! JSON Schemas of the files that users write, generated from the types that read them.
 //!
-//! `fathometer schemas FOLDER` writes the schemas; `docs/schemas` has a copy. Editors use them to complete and check
-//! files. The schemas cover the structure of a file. Only the program checks names that refer to another file or key.
+//! `fathometer schemas FOLDER` writes the schemas, and `docs/schemas` contains a copy of them. Editors use them to
+//! complete and check files. A schema describes the structure of a file. Only the program checks names that refer to
+//! another file or key.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +28,12 @@ pub struct FileSchema {
 }
 
 impl FileSchema {
-    /// The file name of the schema, as in `study.schema.json`.
+    /// Returns the file name of the schema, as in `study.schema.json`.
     pub fn file(&self) -> String {
         format!("{}.schema.json", self.name)
     }
 
-    /// The text of the schema, with a line feed at the end.
+    /// Returns the text of the schema, with a newline at the end.
     pub fn text(&self) -> String {
         let mut text = serde_json::to_string_pretty(&self.value).expect("a schema is JSON");
         text.push('\n');
@@ -40,7 +41,7 @@ impl FileSchema {
     }
 }
 
-/// The schemas of all kinds of files.
+/// Returns the schemas of all kinds of files.
 pub fn all() -> Vec<FileSchema> {
     let [tables, claims] = StudyData::schemas();
     let titled = [
@@ -78,7 +79,7 @@ fn root<T: JsonSchema>() -> Schema {
         .into_root_schema_for::<T>()
 }
 
-/// The schema of a study, with the factors of all kinds and their levels.
+/// Returns the schema of a study, with the factors of all kinds and their levels.
 fn study() -> Value {
     let mut schema: Value = root::<Study>().into();
     let factors: BTreeMap<&str, &dyn AnyFactor> = kinds::ALL
@@ -98,7 +99,7 @@ fn study() -> Value {
             "additionalProperties": false,
         })
     };
-    // A pattern may have several levels, separated by bars.
+    // A pattern may name several alternative levels, separated by `|`.
     let pattern = by_factor(&|_| json!({ "type": "string" }));
     let levels =
         by_factor(&|factor| json!({ "type": "array", "items": level(factor), "minItems": 1 }));
@@ -126,7 +127,7 @@ fn study() -> Value {
     schema
 }
 
-/// The schema of a factor's level.
+/// Returns the schema of a factor's level.
 fn level(factor: &dyn AnyFactor) -> Value {
     let words = factor.words();
     let mut value = json!({ "type": "string" });
@@ -138,7 +139,7 @@ fn level(factor: &dyn AnyFactor) -> Value {
     value
 }
 
-/// The schema of a server. A definition with `based_on` may leave out keys that other definitions must have.
+/// Returns the schema of a server. In a definition with `based_on`, the keys that are otherwise required are optional.
 fn server() -> Value {
     let mut schema: Value = root::<Definition>().into();
     let mut required = |name: &str| {

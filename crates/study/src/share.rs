@@ -1,9 +1,10 @@
 //! The share of a study that one of several machines measures.
 //!
-//! A study is split by replicates, not by cells. A study compares cells; if cells ran on different machines, the effect of
-//! a factor could not be separated from the effect of the machines. Therefore each machine measures whole replicates of all
-//! cells, and the machine is a blocking factor of the analysis. Replicate i belongs to rank i mod N. Each machine computes
-//! its share from rank and size. Replicates have the same numbers and seeds as on a single machine.
+//! A study is split by replicates, not by cells, because a study compares cells. If cells ran on different machines,
+//! the effect of a factor could not be separated from the effect of the machines. Therefore each machine measures whole
+//! replicates of all cells, and the machine is a blocking factor of the analysis. Replicate i belongs to rank i mod N,
+//! for N machines. Each machine computes its share from its rank and N. Replicates have the same numbers and seeds as
+//! on a single machine.
 
 use fathometer_analysis::run::StudyShare;
 use fathometer_files::sha256;
@@ -14,31 +15,32 @@ use serde::Serialize;
 use crate::schedule::Job;
 use crate::spec::Cell;
 
-/// Why a study cannot be split between these machines.
+/// The reason why a study cannot be split between these machines.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShareError {
     /// A cell has fewer replicates than there are machines.
     #[error(
-        "each of {ranks} machines measures whole replicates of all cells, and {cell} has {replicates}: set --replicates \
-         to at least {ranks}, or use fewer ranks"
+        "each of {ranks} machines measures whole replicates of all cells, but {cell} has only {replicates}: set \
+         --replicates to at least {ranks}, or use fewer ranks"
     )]
     TooFewReplicates {
         /// The number of machines.
         ranks: u32,
         /// The cell.
         cell: String,
-        /// The number of its replicates.
+        /// The number of the cell's replicates.
         replicates: u32,
     },
-    /// The number of replicates depends on verdicts, which need the replicates of all machines.
+    /// The number of replicates depends on verdicts, which require the replicates of all machines.
     #[error(
-        "--precision and --budget add replicates by the verdicts of the whole run, and each of several machines has a \
+        "--precision and --budget add replicates by the verdicts of the whole run, but each machine has only a \
          share of it: use --replicates"
     )]
     Stopping,
 }
 
-/// A record with the rank of the machine that measured it. Runs of shares and merged runs consist of such records.
+/// A record with the rank of the machine that measured the replicate. The runs of shares, and merged runs, consist of
+/// such records.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfMachine<'a> {
     /// The replicate's record.
@@ -48,14 +50,14 @@ pub(crate) struct OfMachine<'a> {
     pub(crate) machine: u32,
 }
 
-/// The boot ID of the kernel: random at each boot, and the same in all containers of the machine. Empty if it cannot be
-/// read.
+/// Returns the boot ID of the kernel, or an empty text if it cannot be read. The ID is random at each boot, and is the
+/// same in all containers of a machine.
 pub(crate) fn boot_id() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim().to_owned()
 }
 
-/// The share of a rank. `cells` are all cells of the design, including cells that this machine cannot run.
+/// Returns the share of a rank. `cells` are all cells of the design, including cells that this machine cannot run.
 ///
 /// # Errors
 /// When a cell has fewer replicates than there are ranks.
@@ -91,13 +93,13 @@ pub(crate) fn is_run_here(share: Option<&StudyShare>, replicate: u32) -> bool {
     share.is_none_or(|share| share.has(replicate))
 }
 
-/// The number of replicates of these cells that this machine runs.
+/// Returns the number of replicates of these cells that this machine runs.
 pub(crate) fn planned(share: Option<&StudyShare>, cells: &[Cell]) -> u32 {
     let of = |cell: &Cell| (0..cell.replicates).filter(|replicate| is_run_here(share, *replicate));
     cells.iter().map(|cell| of(cell).count() as u32).sum()
 }
 
-/// Keeps only the jobs of a share.
+/// Removes the jobs that do not belong to a share.
 pub(crate) fn keep<'a>(
     share: Option<&StudyShare>,
     lanes: impl Iterator<Item = &'a mut std::collections::VecDeque<Job>>,
@@ -105,7 +107,7 @@ pub(crate) fn keep<'a>(
     lanes.for_each(|jobs| jobs.retain(|job| is_run_here(share, job.replicate)));
 }
 
-/// A note for the run of a share.
+/// Returns a note for the run of a share.
 pub(crate) fn note(share: &StudyShare) -> String {
     let StudyShare { rank, ranks, .. } = share;
     format!(
@@ -146,7 +148,7 @@ mod tests {
         share_of(place, &cells(replicates), String::new()).unwrap()
     }
 
-    /// The jobs of a rank in their order, as cell and replicate.
+    /// Returns the jobs of a rank in their order, as pairs of cell and replicate.
     fn jobs(share: Option<&StudyShare>, replicates: u32) -> Vec<(String, u32)> {
         let mut lanes = schedule::lanes(&cells(replicates), Seed(7), |cell| cell.level("path"));
         keep(share, lanes.values_mut());
@@ -165,7 +167,7 @@ mod tests {
                 assert_eq!(own.len() as u32, planned(Some(&share), &cells(7)));
                 let expected: Vec<_> = whole.iter().filter(|job| own.contains(job)).collect();
                 assert_eq!(own.iter().collect::<Vec<_>>(), expected);
-                // Whole replicates: every cell, or none.
+                // A rank runs a replicate in every cell or in no cell.
                 for (_, replicate) in &own {
                     let cells = own.iter().filter(|(_, other)| other == replicate);
                     assert_eq!(cells.count(), 3);
@@ -191,7 +193,7 @@ mod tests {
         let error = share_of(Share::new(0, 3).unwrap(), &cells(2), String::new()).unwrap_err();
         let error = error.to_string();
         assert!(
-            error.contains("--replicates") && error.contains("has 2"),
+            error.contains("--replicates") && error.contains("has only 2"),
             "{error}"
         );
     }

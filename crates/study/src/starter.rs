@@ -1,4 +1,4 @@
-//! The starting point of a new study: a folder with a commented study that runs without changes.
+//! Writes the starting point of a new study: a folder with a commented study that runs without changes.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fathometer_lab::data;
 
-/// The files of the folder. The study's name replaces [`NAME`] in their text.
+/// The files of the folder. In their text, the study's name replaces [`NAME`].
 const FILES: [(&str, &str); 5] = [
     ("study.toml", include_str!("starter/study.toml")),
     ("tables.toml", include_str!("starter/tables.toml")),
@@ -21,10 +21,10 @@ const FILES: [(&str, &str); 5] = [
 /// The placeholder for the study's name.
 const NAME: &str = "NAME";
 
-/// Why a starting point could not be written.
+/// The reason why a starting point could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum StarterError {
-    /// The name is not a valid name of a study.
+    /// The name is not valid as the name of a study.
     #[error(
         "{0:?} cannot be the name of a study: write letters, digits, hyphens and underscores, as in my-study"
     )]
@@ -75,11 +75,11 @@ pub fn write(folder: &Path) -> Result<(), StarterError> {
             _ => StarterError::Write { path, error },
         }
     };
-    // Fails if the path exists, so that no file of the user is changed.
+    // The call fails if the path exists, so that no file of the user is changed.
     fs::create_dir(folder).map_err(failed(folder))?;
     for (file, text) in FILES {
         let path = folder.join(file);
-        let parent = path.parent().expect("it is below the folder");
+        let parent = path.parent().expect("the file is below the folder");
         fs::create_dir_all(parent).map_err(failed(parent))?;
         let mut options = fs::OpenOptions::new();
         let mut written = options

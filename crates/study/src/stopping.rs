@@ -1,10 +1,11 @@
 //! Runs whose number of replicates depends on their verdicts (group-sequential designs). A run consists of rounds of
-//! replicates. The verdicts are evaluated after each round (a look), and cells of undecided verdicts get more replicates.
+//! replicates. After each round, the verdicts are evaluated (a look). Cells of undecided verdicts then get more
+//! replicates.
 //!
-//! A run that may end at any look errs more often than a run with a fixed number of replicates. Therefore the looks are
-//! planned, and the level of the intervals at each look is such that all looks together err at most as often as stated
-//! ([`Looks`]). A verdict keeps its level for every end of a run: all verdicts are decided, the cells have the largest
-//! number of replicates, the budget is spent, or the user interrupts the run.
+//! A run that may end at any look has a higher error probability than a run with a fixed number of replicates.
+//! Therefore the looks are planned, and the level of the intervals at each look limits the error probability of all
+//! looks together ([`Looks`]). A verdict has its stated level for every reason of a run's end: all verdicts are
+//! decided, the cells have the maximum number of replicates, the budget is used up, or the user interrupts the run.
 //!
 //! All cells of an undecided comparison get more replicates together, so that pairs stay complete. If a comparison was
 //! decided at an earlier look, but shares a cell with an undecided comparison, the next look evaluates it again.
@@ -22,21 +23,21 @@ use super::spec::{Cell, folder_of};
 /// The conditions that end a run whose number of replicates depends on its verdicts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rule {
-    /// The largest half-width of the intervals of figures in tables, as a share of the figure; `None` if only verdicts
-    /// decide the end of a run.
+    /// The maximum half-width of the intervals of figures in tables, as a fraction of the figure. With `None`, only
+    /// verdicts determine the end of a run.
     pub precision: Option<f64>,
-    /// The time limit of the run; a round that would probably exceed it does not begin.
+    /// The time limit of the run. A round that would probably exceed the limit does not begin.
     pub budget: Option<Duration>,
-    /// The largest number of replicates of a cell.
+    /// The maximum number of replicates of a cell.
     pub most: u32,
 }
 
 /// The result of a look.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// Another round begins; the text names what is undecided or not precise enough.
+    /// Another round begins. The text names the undecided verdicts and the figures that are not precise enough.
     GoOn(String),
-    /// The run ends; the text is the reason.
+    /// The run ends. The text is the reason.
     End(String),
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// The rounds of a new run; the first round measures all cells.
+    /// Returns the rounds of a new run. The first round measures all cells.
     pub(crate) fn new(rule: Rule, data: StudyData, cells: &[Cell]) -> Rounds {
         let looks = Looks::up_to(rule.most).after().to_vec();
         let replicates = cells.iter().map(|cell| (cell.folder(), looks[0]));
@@ -67,8 +68,8 @@ impl Rounds {
         }
     }
 
-    /// Continues the rounds of a run that is resumed. Cells that the earlier run did not have get the replicates of the
-    /// first look.
+    /// Continues the rounds of a run that is resumed. Cells that the earlier run did not have get the number of
+    /// replicates of the first look.
     pub(crate) fn resume(&mut self, earlier: &Stopping) {
         let first = self.stopping.looks[0];
         for cell in std::mem::take(&mut self.stopping.replicates).into_keys() {
@@ -78,7 +79,7 @@ impl Rounds {
         self.stopping.look = earlier.look.min(self.stopping.looks.len() - 1);
     }
 
-    /// Sets the number of replicates of each cell to that of the current round.
+    /// Sets the number of replicates of each cell for the current round.
     pub(crate) fn apply(&self, cells: &mut [Cell]) {
         for cell in cells {
             if let Some(&replicates) = self.stopping.replicates.get(&cell.folder()) {
@@ -87,8 +88,9 @@ impl Rounds {
         }
     }
 
-    /// Evaluates a run after a round, and plans the next round or ends the run. `elapsed` is the run's time so far, and
-    /// `each` is the time per replicate. `unable` has the folders of cells that get no more replicates.
+    /// Evaluates a run after a round. Plans the next round, or ends the run. `elapsed` is the time since the start of
+    /// the run, and `each` is the time per replicate. `unable` contains the folders of cells that get no more
+    /// replicates.
     pub(crate) fn look(
         &mut self,
         run: &Run,
@@ -162,7 +164,7 @@ impl Rounds {
     }
 }
 
-/// `3 verdicts are undecided, 2 figures are not precise enough`
+/// Formats the open items, as in `3 verdicts are undecided, 2 figures are not precise enough`.
 fn text(open: &Open) -> String {
     let verdicts = match open.verdicts {
         0 => None,
@@ -178,7 +180,8 @@ fn text(open: &Open) -> String {
     parts.join(", ")
 }
 
-/// Describes the difference between the design of a run (`then`) and that of the command which resumes it (`now`).
+/// Describes the difference between the design of a run (`then`) and the design of the command that resumes the run
+/// (`now`).
 pub(crate) fn difference(then: Option<&Stopping>, now: Option<&Stopping>) -> Option<String> {
     let words = |stopping: Option<&Stopping>| match stopping {
         None => "a fixed number of replicates".to_owned(),
@@ -186,7 +189,7 @@ pub(crate) fn difference(then: Option<&Stopping>, now: Option<&Stopping>) -> Opt
             let most = stopping.looks.last().copied().unwrap_or(0);
             match stopping.precision_share {
                 Some(share) => {
-                    // Rounds off the error of the division by 100.
+                    // Rounding removes the floating-point error of the division by 100.
                     let percent = (100.0 * share * 1e9).round() / 1e9;
                     format!("--precision {percent} % and at most {most} replicates")
                 }
@@ -198,7 +201,7 @@ pub(crate) fn difference(then: Option<&Stopping>, now: Option<&Stopping>) -> Opt
     (then != now).then(|| format!("the run was started with {then}, but this command has {now}"))
 }
 
-/// The total number of replicates.
+/// Returns the total number of replicates.
 pub(crate) fn total(replicates: &BTreeMap<String, u32>) -> u32 {
     replicates.values().sum()
 }

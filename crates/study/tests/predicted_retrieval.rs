@@ -1,4 +1,4 @@
-//! The model of TCP against kernels: the same retrieval in the laboratory and in virtual time.
+//! Compares the model of TCP with kernels: the same retrieval in virtual time and in the laboratory.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -21,7 +21,7 @@ use fathometer_sys::{Clock, SocketOptions};
 use fathometer_tcp::Settings;
 use fathometer_virtual_lab::{HostTimes, Prediction, Scenario, predict};
 
-/// The maximum number of attempts at a retrieval; on a busy machine the path may be late.
+/// The maximum number of attempts at a retrieval. On a busy machine, the path may be late.
 const ATTEMPTS: u64 = 10;
 
 fn site(bytes: usize) -> Arc<Site> {
@@ -56,7 +56,7 @@ struct Measured {
     down: u64,
 }
 
-/// The retrieval with kernels; `None` if the path was late.
+/// Runs the retrieval with kernels. Returns `None` if the path was late.
 fn measure(site: &Arc<Site>, profile: &Profile, policy: Policy, seed: u64) -> Option<Measured> {
     let era = Era::load("today").unwrap();
     let definition = Definition::load("embedded").unwrap();
@@ -139,28 +139,29 @@ fn predicted(site: &Arc<Site>, profile: &Profile, policy: Policy) -> Prediction 
 fn kernels_send_the_packets_of_the_model_and_are_never_faster() {
     let text = data::load("paths", "path profile", "wan").unwrap();
     let profile = Profile::from_toml(&text, "wan").unwrap();
-    // Responses of three windows, of more than four windows, and in HTTP/2 frames. Each takes a second or two with kernels.
+    // The responses have three windows, more than four windows, and HTTP/2 frames. Each retrieval takes a second or two
+    // with kernels.
     for (bytes, policy) in [(40_000, "h1.1"), (200_000, "h1.1"), (40_000, "h2c")] {
         let (site, policy) = (site(bytes), policy.parse().unwrap());
         let predicted = predicted(&site, &profile, policy);
         let measured = (0..ATTEMPTS).find_map(|seed| measure(&site, &profile, policy, seed));
         let Some(measured) = measured else {
-            // The path was late in every attempt: there is no valid measurement.
+            // The path was late in every attempt, so there is no valid measurement.
             continue;
         };
-        // A server that waits for a processor for 40 ms acknowledges the request, or the FIN, in a separate packet.
+        // If a server waits 40 ms for a processor, its kernel acknowledges the request or the FIN in a separate packet.
         let packets = predicted.down.count.saturating_sub(2)..=predicted.down.count + 2;
         assert!(
             packets.contains(&measured.down),
-            "{bytes} bytes by {policy}: {} packets, predicted {}",
+            "{bytes} bytes by {policy}: {} packets measured, {} packets predicted",
             measured.down,
             predicted.down.count
         );
-        // Without host times, the prediction is the time on infinitely fast hosts.
+        // Without host times, the model predicts the time on infinitely fast hosts.
         let seconds = predicted.page_time.unwrap().as_secs_f64();
         assert!(
             measured.seconds > 0.999 * seconds,
-            "{bytes} bytes by {policy}: {} s, predicted {seconds} s",
+            "{bytes} bytes by {policy}: {} s measured, {seconds} s predicted",
             measured.seconds
         );
     }

@@ -1,4 +1,4 @@
-//! The published JSON Schemas: they are up to date, every shipped file conforms to them, and the study
+//! Tests of the published JSON Schemas: they are up to date, every shipped file conforms to them, and the study
 //! reference describes every key.
 
 use std::collections::BTreeSet;
@@ -9,14 +9,14 @@ use std::process::{Command, Stdio};
 use fathometer_study::schemas::{self, FileSchema};
 use serde_json::Value;
 
-/// If set, the schemas are written instead of compared.
+/// If this variable is set, the test writes the schemas instead of comparing them.
 const UPDATE: &str = "FATHOMETER_UPDATE_SCHEMA";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files of the repository that a schema describes.
+/// Returns the files of the repository that have a schema.
 fn shipped() -> Vec<(&'static str, PathBuf)> {
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = [
@@ -62,8 +62,8 @@ fn schema(name: &str) -> FileSchema {
     all.find(|schema| schema.name == name).unwrap()
 }
 
-/// Validates documents by a schema with Python's `jsonschema`, an independent validator. Prints the faults of
-/// each document as JSON.
+/// Validates documents against a schema with Python's `jsonschema`, an independent validator. Prints the errors of each
+/// document as JSON.
 const JUDGE: &str = r#"
 import json, sys
 import jsonschema
@@ -74,7 +74,7 @@ faults = lambda one: [f"{e.json_path}: {e.message[:300]}" for e in validator.ite
 print(json.dumps([faults(one) for one in documents]))
 "#;
 
-/// The faults of each of these files by the schema.
+/// Returns the errors of each of these files by the schema.
 fn faults(schema: &Value, texts: &[String]) -> Vec<Vec<String>> {
     let parse = |text: &String| -> Value {
         let table: toml::Table = toml::from_str(text).unwrap();
@@ -194,7 +194,7 @@ fn a_file_with_an_unknown_key_or_level_does_not_conform() {
     assert!(!found[0].is_empty() && found[1].is_empty(), "{found:?}");
 }
 
-/// The keys of all objects of a schema, with the name of the file that it describes.
+/// Returns the keys of all objects of a schema, with the name of the file that the schema describes.
 fn keys(schema: &Value, found: &mut BTreeSet<String>) {
     match schema {
         Value::Object(members) => {
@@ -222,7 +222,8 @@ fn the_study_reference_describes_every_key() {
         keys(&schema.value, &mut found);
         assert!(found.len() > 5, "{}", schema.name);
         for key in found {
-            // As a separate key, as a part of a longer key, in an inline table, or as an array of tables.
+            // The reference may contain the key as a separate key, as a part of a longer key, in an inline table, or as
+            // an array of tables.
             let written = [
                 format!("`{key}`"),
                 format!(".{key}`"),

@@ -1,12 +1,13 @@
-//! The page client: the page driver over the client's TCP endpoints, with the same turns as the laboratory's client.
+//! The page client: the page driver over the client's TCP endpoints. Its turns are the same as in the laboratory's
+//! client.
 
 use fathometer_http::driver::{Action, ConnectionId, PageDriver};
 use fathometer_model::Instant;
 use fathometer_tcp::{Endpoint, Read, Settings};
 
-/// The most bytes that the client reads in one call.
+/// The maximum number of bytes that the client reads in one call.
 const READ: usize = 64 * 1024;
-/// The number of reads on one connection before the client turns to the next connection.
+/// The number of reads on one connection before the client continues with the next connection.
 const READS_IN_A_ROW: usize = 8;
 
 /// The client's side of a connection.
@@ -30,7 +31,7 @@ impl Client {
         }
     }
 
-    /// Whether the next turn has an arrival to handle.
+    /// Whether the next turn has received data or a new connection to handle.
     pub(crate) fn is_ready(&self) -> bool {
         let is_new = self.endpoint.is_established() && !self.reported;
         let has_news = self.endpoint.is_readable() && !self.ended;
@@ -38,7 +39,7 @@ impl Client {
     }
 }
 
-/// Handles established connections, then received data, then time limits.
+/// Handles established connections, then received data, and then time-outs.
 pub(crate) fn take_in(driver: &mut PageDriver, clients: &mut [Client], now: Instant) {
     for (place, client) in clients.iter_mut().enumerate() {
         if client.endpoint.is_established() && !client.reported {
@@ -67,7 +68,7 @@ pub(crate) fn take_in(driver: &mut PageDriver, clients: &mut [Client], now: Inst
     }
 }
 
-/// Carries out the driver's actions and writes its data, until neither makes progress.
+/// Executes the driver's actions and writes its data, until neither makes progress.
 pub(crate) fn put_out(
     driver: &mut PageDriver,
     clients: &mut Vec<Client>,
@@ -90,7 +91,7 @@ pub(crate) fn put_out(
 
 fn carry_out(action: Action, clients: &mut Vec<Client>, settings: &Settings, now: Instant) {
     match action {
-        // Connections are numbered in the order in which the driver requests them.
+        // The number of a connection is its position in the order in which the driver requests connections.
         Action::Connect(_) => clients.push(Client::new(settings.clone(), now)),
         Action::ShutdownWrite(id) => {
             if let Some(client) = clients.get_mut(id.0 as usize) {

@@ -1,13 +1,14 @@
-//! A page retrieval in virtual time. The laboratory runs the protocol state machines of client and origin on kernels; this
-//! crate runs the same state machines over models of TCP ([`fathometer_tcp`]) and of the path ([`fathometer_path`]).
+//! Predicts a page retrieval in virtual time. The laboratory runs the protocol state machines of client and origin on
+//! kernels. This crate runs the same state machines over models of TCP ([`fathometer_tcp`]) and of the path
+//! ([`fathometer_path`]).
 //!
-//! [`predict`] returns what the laboratory would measure: the retrieval with its records, the packets and bytes in each
-//! direction, and TCP's event counters. It takes milliseconds for any path. A prediction lists where it extrapolates
-//! ([`Extrapolation`]). [`predict_spread`] returns how much the result depends on the phase of the kernel's timers. A path
-//! or a policy that is not in the model is an error ([`Unsupported`]).
+//! [`predict`] returns a prediction of the laboratory's measurement: the retrieval with its records, the packets and
+//! bytes in each direction, and TCP's event counters. The computation takes milliseconds for any path. A prediction
+//! lists its extrapolations ([`Extrapolation`]). [`predict_spread`] returns the dependence of the result on the phase
+//! of the kernel's timers. A path or a policy that is not in the model is an error ([`Unsupported`]).
 //!
-//! Client and origin read and write as in the laboratory: one turn handles everything that has arrived, then writes. The
-//! time from an arrival to the turn is a parameter ([`HostTimes`]).
+//! Client and origin read and write as in the laboratory: one turn handles all received data, and then writes. The time
+//! from an arrival to the turn is a parameter ([`HostTimes`]).
 
 mod client;
 mod packet;

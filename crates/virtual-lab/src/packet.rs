@@ -10,7 +10,7 @@ pub(crate) struct Packet {
 }
 
 impl AsRef<[u8]> for Packet {
-    /// Returns no bytes: only a link that compresses reads them, and such a path is not in the model.
+    /// Returns no bytes. Only a link that compresses reads them, and such a path is not in the model.
     fn as_ref(&self) -> &[u8] {
         &[]
     }

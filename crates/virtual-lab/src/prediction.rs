@@ -1,4 +1,4 @@
-//! The inputs, the results and the limits of a prediction.
+//! The inputs, the results and the limitations of a prediction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use fathometer_model::Bytes;
 use fathometer_path::Profile;
 use fathometer_tcp::{Counters, Settings};
 
-/// Everything that a prediction depends on.
+/// The inputs of a prediction.
 #[derive(Debug, Clone)]
 pub struct Scenario<'a> {
     /// The path.
     pub path: &'a Profile,
-    /// TCP at the client.
+    /// The TCP settings of the client.
     pub client: Settings,
-    /// TCP at the server.
+    /// The TCP settings of the server.
     pub server: Settings,
     /// The delays in the hosts.
     pub hosts: HostTimes,
     /// The connection policy.
     pub policy: Policy,
-    /// The client's other options.
+    /// The other options of the client.
     pub options: Options,
     /// The request target of the page.
     pub page: String,
@@ -34,19 +34,19 @@ pub struct Scenario<'a> {
     pub http1: Arc<h1::server::ServerConfig>,
     /// The server's HTTP/2 settings.
     pub http2: Arc<h2::server::ServerConfig>,
-    /// The longest duration of the retrieval, in virtual time.
+    /// The time limit of the retrieval, in virtual time.
     pub deadline: Duration,
 }
 
-/// The delays that the hosts add to those of path and protocols.
+/// The delays that the hosts add to the delays of the path and the protocols.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostTimes {
     /// The time from the arrival of a packet at the client until the client program handles it.
     pub client_turn: Duration,
     /// The time from the arrival of a packet at the server until the server program handles it.
     pub server_turn: Duration,
-    /// The time from a program's write until its packet reaches the link, plus the time from the end of the link to the
-    /// receiver's TCP.
+    /// The time from a program's write until the packet reaches the link, plus the time from the end of the link until
+    /// the receiver's TCP has the packet.
     pub packet: Duration,
 }
 
@@ -65,7 +65,7 @@ impl HostTimes {
 pub struct Packets {
     /// The number of packets that entered the path.
     pub count: u64,
-    /// The bytes of these packets, with IP and TCP headers.
+    /// The bytes of these packets, including IP and TCP headers.
     pub bytes: Bytes,
     /// The number of packets that the path dropped.
     pub dropped: u64,
@@ -74,9 +74,9 @@ pub struct Packets {
 /// The result of a prediction.
 #[derive(Debug, Clone)]
 pub struct Prediction {
-    /// The client's records, in virtual time from its start.
+    /// The client's records, in virtual time since the start.
     pub retrieval: Retrieval,
-    /// The time from the start until the page was complete; `None` if it was not complete by the deadline.
+    /// The time from the start until the page was complete; `None` if the page was not complete by the deadline.
     pub page_time: Option<Duration>,
     /// Packets from the client to the server.
     pub up: Packets,
@@ -86,7 +86,7 @@ pub struct Prediction {
     pub client: Counters,
     /// The event counters of the server's TCP, summed over all connections.
     pub server: Counters,
-    /// Where the prediction extrapolates.
+    /// The extrapolations of the prediction.
     pub extrapolations: Vec<Extrapolation>,
 }
 
@@ -97,13 +97,14 @@ impl Prediction {
     }
 }
 
-/// Why a prediction is less certain.
+/// A reason why a prediction is less certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extrapolation {
-    /// A queue dropped packets. Loss recovery is modelled, but was not compared with kernels on real pages.
+    /// A queue dropped this number of packets. Loss recovery is modelled, but was not compared with kernels on real
+    /// pages.
     Dropped(u64),
-    /// Retransmission time-outs expired, without those that were undone. Their times depend on the phase of the kernel's
-    /// timers, which is unknown.
+    /// This number of retransmission time-outs expired; undone time-outs are not counted. Their times depend on the
+    /// unknown phase of the kernel's timers.
     TimedOut(u64),
     /// The page was not complete by the deadline.
     Unfinished,
@@ -123,10 +124,10 @@ impl fmt::Display for Extrapolation {
     }
 }
 
-/// Why there is no prediction.
+/// The reason why there is no prediction.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
-    /// The path has random events, a drop list, or compression.
+    /// The path has random events, a drop list or compression.
     #[error(
         "the path {path} has {feature}, which is not in the model; choose a path without it, or measure"
     )]

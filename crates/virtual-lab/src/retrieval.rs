@@ -41,7 +41,7 @@ pub fn predict(scenario: &Scenario<'_>) -> Result<Prediction, Unsupported> {
     Ok(world.result())
 }
 
-/// One direction of the path, with its packet counts.
+/// One direction of the path, and its packet counts.
 struct Way {
     link: Link<Packet>,
     packets: Packets,
@@ -50,7 +50,7 @@ struct Way {
 impl Way {
     fn new(scenario: &Scenario<'_>, direction: Direction) -> Way {
         Way {
-            // The seed has no effect: nothing on the path is random.
+            // Nothing on the path is random, so the seed has no effect.
             link: Link::new(scenario.path, direction, Seed(0)),
             packets: Packets::default(),
         }
@@ -99,7 +99,7 @@ impl World<'_> {
         }
     }
 
-    /// Handles everything that is due now.
+    /// Handles all events that are due now.
     fn step(&mut self) {
         let now = self.now;
         let packet = self.scenario.hosts.packet;
@@ -180,7 +180,7 @@ impl World<'_> {
         let all = clients
             .chain(servers.flatten())
             .chain(others.into_iter().flatten());
-        // Events that are due but were not handled wait for another event.
+        // An event that is due but was not handled waits for another event.
         all.filter(|&due| due > now).min()
     }
 

@@ -1,4 +1,4 @@
-//! The origin's end of a connection: its protocol state machine over the model of TCP.
+//! The origin's end of a connection: the protocol state machine over the model of TCP.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use fathometer_tcp::{Endpoint, Read};
 
 use crate::prediction::Scenario;
 
-/// The most slices that the origin writes in one call.
+/// The maximum number of slices that the origin writes in one call.
 const SLICES: usize = 64;
-/// The most bytes that the origin reads in one call.
+/// The maximum number of bytes that the origin reads in one call.
 const READ: usize = 64 * 1024;
 
-/// The protocol state machine of a connection. As in the origin, the first bytes decide between HTTP/1 and HTTP/2.
+/// The protocol state machine of a connection. As in the origin, the first bytes select HTTP/1 or HTTP/2.
 #[derive(Debug)]
 enum Machine {
     Undecided,
@@ -23,7 +23,7 @@ enum Machine {
     Http2(Box<h2::server::Connection>),
 }
 
-/// Calls a method of the current state machine; returns the default if there is none yet.
+/// Calls a method of the current state machine. Returns the default if there is no state machine yet.
 macro_rules! either {
     ($machine:expr, $default:expr, $connection:ident => $call:expr) => {
         match $machine {
@@ -39,7 +39,7 @@ macro_rules! either {
 pub(crate) struct Server {
     machine: Machine,
     begin: Vec<u8>,
-    /// Whether the socket is closed, so that nothing is read or written.
+    /// Whether the socket is closed. A closed socket is neither read nor written.
     is_over: bool,
     ended: bool,
 }
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// Runs the protocol until it would wait. A reset is not in the model: it closes the connection.
+    /// Runs the protocol until it would block. A reset is not in the model: the connection is closed instead.
     pub(crate) fn serve(&mut self, endpoint: &mut Endpoint, scenario: &Scenario<'_>, now: Instant) {
         if self.poll_timeout().is_some_and(|due| due <= now) {
             either!(&mut self.machine, (), machine => machine.handle_timeout(now));

@@ -1,4 +1,4 @@
-//! Predictions for several phases of the hosts' timers, which an experiment cannot control.
+//! Predicts a retrieval for several phases of the hosts' timers, which an experiment cannot control.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::retrieval::predict;
 
 /// The number of phases, equally spaced over [`PERIOD`].
 const PHASES: u32 = 8;
-/// The period after which the timers of both hosts repeat.
+/// The period after which the timer phases of both hosts repeat.
 const PERIOD: Duration = Duration::from_millis(256);
 
 /// The distribution of predictions of one retrieval.
@@ -21,10 +21,11 @@ pub struct Spread {
     pub greatest: Option<Duration>,
 }
 
-/// Predicts a retrieval for several phases of the timers. An incomplete retrieval counts as the longest.
+/// Predicts a retrieval for several phases of the timers. An incomplete retrieval counts as longer than every complete
+/// retrieval.
 ///
 /// # Errors
-/// The same as for [`predict`].
+/// The errors of [`predict`].
 pub fn predict_spread(scenario: &Scenario<'_>) -> Result<Spread, Unsupported> {
     let mut predictions = Vec::new();
     for phase in 0..PHASES {

@@ -1,13 +1,14 @@
-//! Generates a SURGE workload of a given size and prints its report: `surge_scale [FILES] [REQUESTS] [SEED]
-//! [SET] [SETTING]`, by default 1 000 000 files and 10 000 000 requests of `barford98` with the `original`
-//! setting of its locality. The name of each stage is printed on standard error when it begins; pipe it through
-//! a program that adds time stamps to see how long each stage takes. For the total time and memory,
-//! `/usr/bin/time -v` is enough.
+//! Generates a SURGE workload of a given size and prints its report: `surge_scale [FILES] [REQUESTS] [SEED] [SET]
+//! [SETTING]`. The default is 1 000 000 files and 10 000 000 requests of the set `barford98` with the locality setting
+//! `original`.
+//!
+//! The name of each stage is printed on standard error when the stage begins. To measure the stages, pipe standard
+//! error through a program that adds time stamps. `/usr/bin/time -v` measures the total time and memory.
 
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "a program, not a part of the crate"
+    reason = "an example program may print"
 )]
 
 use std::process::ExitCode;
@@ -28,7 +29,7 @@ fn main() -> ExitCode {
         None | Some("barford98") => Parameters::barford98(files, requests),
         Some("sigmetrics98") => Parameters::sigmetrics98(files, requests),
         Some(other) => {
-            eprintln!("{other}: the sets are barford98 and sigmetrics98");
+            eprintln!("unknown set {other}: use barford98 or sigmetrics98");
             return ExitCode::from(2);
         }
     };
@@ -37,7 +38,7 @@ fn main() -> ExitCode {
         None | Some("original") => (),
         Some("law") => parameters.locality = Locality::of(LocalitySetting::Law),
         Some(other) => {
-            eprintln!("{other}: the settings are original and law");
+            eprintln!("unknown setting {other}: use original or law");
             return ExitCode::from(2);
         }
     }
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("failed to make the workload: {error}");
+            eprintln!("failed to generate the workload: {error}");
             ExitCode::FAILURE
         }
     }

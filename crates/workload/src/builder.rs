@@ -11,7 +11,7 @@ use crate::synthetic::FileSpec;
 use crate::target::{file_key, without_query};
 use crate::workload::{Content, Workload};
 
-/// The size in bytes of a file whose size the workload does not give.
+/// The size in bytes of a file for which the workload gives no size.
 pub const UNKNOWN_SIZE: u64 = 1024;
 
 /// Collects targets and files, each listed once.
@@ -26,20 +26,21 @@ pub(crate) struct Builder {
     file_places: HashMap<Vec<u8>, usize>,
     /// Whether the size of each file is known.
     sized: Vec<bool>,
-    /// The size of the response to each request target, including the query; `None` if the size varies.
+    /// The size of the response to each request target, including the query; `None` if the sizes differ between
+    /// requests.
     target_sizes: HashMap<String, Option<u64>>,
 }
 
-/// Method, path, content and content type; requests that agree in all of these are the same target.
+/// Method, path, content and content type. Requests that are equal in all of these have the same target.
 type TargetKey = (String, String, Option<Arc<[u8]>>, Option<Arc<str>>);
 
 impl Builder {
-    /// Returns the target of a request, which is added if there is no equal one.
+    /// Returns the target of a request. Adds the target if it is new.
     pub fn target(&mut self, method: &str, path: &str, content: Option<Arc<[u8]>>) -> TargetId {
         self.target_with_type(method, path, content, None)
     }
 
-    /// As [`Builder::target`], with the type of the request's content.
+    /// Like [`Builder::target`], with the media type of the request's content.
     pub fn target_with_type(
         &mut self,
         method: &str,
@@ -79,8 +80,7 @@ impl Builder {
         let Some(size) = size else {
             return;
         };
-        // The size is kept only while it is always the same, because a response that varies has no expected
-        // size.
+        // The size is kept only if all responses have the same size, because otherwise there is no expected size.
         self.target_sizes
             .entry(path.to_owned())
             .and_modify(|known| *known = known.filter(|&known| known == size))
@@ -93,13 +93,13 @@ impl Builder {
         self.sized[place] = true;
     }
 
-    /// A GET for a file of known size.
+    /// Adds a GET request for a file of known size.
     pub fn file(&mut self, path: &str, content_type: &'static str, size: u64) -> TargetId {
         self.add_file(path, content_type, Some(size));
         self.target("GET", path, None)
     }
 
-    /// A workload that requests one page repeatedly.
+    /// Creates a workload that requests one page repeatedly.
     pub fn one_page(
         mut self,
         name: &str,
@@ -113,7 +113,7 @@ impl Builder {
         self.finish(name, Choice::Sequence([page].into()), None)
     }
 
-    /// The finished workload. Users continue without a pause or an end, unless sessions were recorded.
+    /// Completes the workload. Unless sessions were recorded, users request pages without pauses and without end.
     pub fn finish(
         mut self,
         name: &str,

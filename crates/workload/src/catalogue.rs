@@ -1,4 +1,4 @@
-//! The workloads, by name.
+//! The catalogue of workloads, by name.
 
 use std::io;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::{access_log, har, httperf, leucht, pareto, specweb, synthetic, today,
 pub struct Options {
     /// The seed of random choices.
     pub seed: Seed,
-    /// Directories of the SPECweb file sets, 36 files each.
+    /// The number of directories of the SPECweb file sets, with 36 files each.
     pub directories: u32,
-    /// The pause after a burst of an httperf session that sets no pause.
+    /// The pause after each burst for which an httperf session file sets no pause.
     pub think: Duration,
     /// The host of a HAR file whose requests are replayed; `None`: the host of the file's first request.
     pub host: Option<String>,
@@ -65,7 +65,7 @@ pub enum WorkloadError {
     Option(&'static str),
 }
 
-/// The names that [`by_name`] accepts; `FILE` stands for the name of a file.
+/// The names that [`by_name`] accepts; `FILE` is a placeholder for a file name.
 pub const NAMES: &[&str] = &[
     "microscape",
     "microscape-upper-case",
@@ -94,8 +94,8 @@ pub const NAMES: &[&str] = &[
     "har:FILE",
 ];
 
-/// The workload of this name. `read` returns the text of a file; it is called once, and only for a name
-/// that contains a file name. It may replace bytes that are not valid UTF-8.
+/// Generates the workload with this name. `read` returns the text of a file. It is called once, and only if the name
+/// contains a file name. It may replace bytes that are invalid UTF-8.
 pub fn by_name(
     name: &str,
     options: &Options,
@@ -159,7 +159,7 @@ fn unknown(name: &str) -> WorkloadError {
     }
 }
 
-/// The page of nielsen97. Sizes and paths are the same for every seed.
+/// Generates the page of nielsen97. Sizes and paths are the same for every seed.
 fn of_microscape(variant: Variant) -> Workload {
     let mut builder = Builder::default();
     let mut members = Vec::new();

@@ -1,5 +1,5 @@
-//! Content codings of RFC 9110 section 8.4.1. They are applied once when a site is built, as on a server
-//! that stores compressed files beside the originals.
+//! Content codings of RFC 9110 section 8.4.1. They are applied once when a site is built, as on a server that stores
+//! precompressed files.
 
 use std::io::Write;
 
@@ -7,8 +7,8 @@ use fathometer_model::ContentCoding;
 use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 
-/// Encodes `body` with `coding`, at zlib's default level (6). The gzip header contains no time stamp and no
-/// name, so equal bodies give equal bytes.
+/// Encodes `body` with `coding`, at zlib's default level (6). The gzip header contains no time stamp and no file name,
+/// so equal bodies give equal bytes.
 pub fn encode(coding: ContentCoding, body: &[u8]) -> Vec<u8> {
     let level = Compression::default();
     let in_memory = "writing to memory does not fail";

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Fault {
     /// The position of the error.
     pub place: Place,
-    /// What was expected at the position, and what was found.
+    /// The expected and the actual text at the position.
     pub message: String,
 }
 
@@ -19,7 +19,7 @@ pub enum Place {
     Line {
         /// The line.
         line: usize,
-        /// The column.
+        /// The column, in characters.
         column: usize,
     },
     /// A value of a JSON text, as in `log.entries[3].request.url`.
@@ -29,7 +29,7 @@ pub enum Place {
 }
 
 impl Fault {
-    /// An error at byte `offset` of the text's `line`-th line (from 0), `content`.
+    /// Creates an error at byte `offset` of line number `line` (from 0), whose text is `content`.
     pub(crate) fn in_line(
         line: usize,
         content: &str,
@@ -46,7 +46,7 @@ impl Fault {
         }
     }
 
-    /// An error in a value of a JSON text.
+    /// Creates an error in a value of a JSON text.
     pub(crate) fn in_value(path: impl Into<String>, message: impl Into<String>) -> Fault {
         Fault {
             place: Place::Value(path.into()),
@@ -54,7 +54,7 @@ impl Fault {
         }
     }
 
-    /// An error of the whole text.
+    /// Creates an error of the whole text.
     pub(crate) fn whole(message: impl Into<String>) -> Fault {
         Fault {
             place: Place::Whole,
@@ -63,7 +63,7 @@ impl Fault {
     }
 }
 
-/// The place as the beginning of a message: it ends with a colon and a space, and is empty for the whole
+/// Formats the position as the beginning of a message. It ends with a colon and a space, and is empty for the whole
 /// text.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -75,7 +75,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// A part of the text for a message: quoted, and truncated if it is long.
+/// Quotes a part of the text for a message, and truncates it if it is long.
 pub(crate) fn found(text: &str) -> String {
     const LONGEST: usize = 40;
     match text.char_indices().nth(LONGEST) {
@@ -85,7 +85,7 @@ pub(crate) fn found(text: &str) -> String {
     }
 }
 
-/// The words of a line with the byte offset of each.
+/// Iterates over the words of a line, with the byte offset of each.
 pub(crate) fn words(line: &str) -> impl Iterator<Item = (usize, &str)> {
     let start = line.as_ptr() as usize;
     line.split_whitespace()

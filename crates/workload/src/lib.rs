@@ -1,8 +1,8 @@
 //! Workloads: the files of a site, and their contents.
 //!
-//! A workload is a function from a [`Seed`](fathometer_model::Seed) to a [`Site`](fathometer_model::Site):
-//! the same seed gives the same bytes on every machine. This crate reads and writes no files, implements no
-//! protocol, and does not decide when a file is requested.
+//! A workload is a function from a [`Seed`](fathometer_model::Seed) to a [`Site`](fathometer_model::Site): the same
+//! seed gives the same bytes on every machine. This crate does no input or output, implements no protocol, and does not
+//! decide when a file is requested.
 //!
 //! - [`workload`]: a plan and its files; [`catalogue`]: the workloads by name; [`statistics`]: the figures
 //!   of a workload
@@ -13,7 +13,7 @@
 //! - [`httperf`], [`access_log`], [`har`]: workloads from recordings and session files
 //! - [`content`]: bytes and text with a stated compressibility
 //! - [`synthetic`]: files of an exact size with valid bytes of their type
-//! - [`arrivals`]: when sessions begin in an open loop
+//! - [`arrivals`]: the instants at which sessions begin in an open loop
 //! - [`plan`]: the requests, their order and their pauses
 //! - [`distribution`]: probability laws; [`fit`]: goodness-of-fit tests
 //! - [`coding`]: the content codings in which a site stores files in advance

@@ -18,7 +18,7 @@ pub struct Statistics {
     pub total: Bytes,
     /// Mean size of a file in bytes; 0 if there are no files.
     pub mean: f64,
-    /// Median size of a file in bytes; for an even number of files the mean of the middle two.
+    /// Median size of a file in bytes; for an even number of files, the mean of the two middle sizes.
     pub median: f64,
     /// Bytes of the largest file.
     pub max: Bytes,
@@ -28,10 +28,10 @@ pub struct Statistics {
     pub pages: u64,
     /// Mean number of files per page, each page counted once.
     pub mean_files_per_page: f64,
-    /// Mean number of requests per page, weighted by how often each page is requested.
+    /// Mean number of requests per page, weighted by the number of requests for each page.
     pub mean_requests_per_page: f64,
-    /// Mean number of content bytes per response, weighted by how often each file is requested, over
-    /// requests whose response has a known size; `None` if there are none.
+    /// Mean number of content bytes per response, weighted by the number of requests for each file. Only requests whose
+    /// response has a known size are included; `None` if there are none.
     pub mean_request: Option<f64>,
 }
 
@@ -45,14 +45,14 @@ pub struct TypeStatistics {
 }
 
 impl Workload {
-    /// The figures of this workload.
+    /// Returns the figures of this workload.
     pub fn statistics(&self) -> Statistics {
         Statistics::of(self)
     }
 }
 
 impl Statistics {
-    /// The figures of `workload`.
+    /// Returns the figures of `workload`.
     pub fn of(workload: &Workload) -> Statistics {
         let mut sizes: Vec<u64> = workload.files.iter().map(|file| file.size).collect();
         sizes.sort_unstable();
@@ -86,13 +86,13 @@ impl Statistics {
     }
 }
 
-/// Sums over the pages of a plan, weighted by how often each page is requested.
+/// Sums over the pages of a plan, weighted by the number of requests for each page.
 struct Requests {
     /// The members of all pages, unweighted.
     members: f64,
     pages: f64,
     all: f64,
-    /// Requests whose response has a known size.
+    /// The number of requests whose response has a known size.
     sized: f64,
     bytes: f64,
 }
@@ -122,7 +122,7 @@ impl Requests {
     }
 }
 
-/// How often each page is requested: its count in a round of the sequence, or its probability.
+/// Returns the weight of each page: its count in one pass of the sequence, or its probability.
 fn weights(plan: &Plan) -> Vec<f64> {
     let mut weights = vec![0.0; plan.pages.len()];
     match &plan.choice {

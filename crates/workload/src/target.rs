@@ -1,12 +1,12 @@
-//! Targets of requests, as the sources of workloads write them.
+//! Request targets in the sources of workloads.
 
-/// The path of the file that answers a request for `target`: without the query.
+/// Returns the path of the file for a request target: the target without the query.
 pub(crate) fn without_query(target: &str) -> &str {
     target.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// The bytes of the file path in a target. `None` for a path that a site cannot have: with dot segments, or
-/// that cannot be decoded.
+/// Decodes the file path in a target to bytes. `None` for a path that no site can have, because it contains dot
+/// segments or cannot be decoded.
 pub(crate) fn file_key(target: &str) -> Option<Vec<u8>> {
     let path = without_query(target);
     if !is_origin_form(path) {
@@ -29,7 +29,7 @@ pub(crate) fn file_key(target: &str) -> Option<Vec<u8>> {
     (!key.split(|&byte| byte == b'/').any(is_dots)).then_some(key)
 }
 
-/// Whether a request can have this target: RFC 9112 section 3.2.1, leniently.
+/// Returns whether a text can be a request target in origin form (RFC 9112 section 3.2.1), with lenient checks.
 pub(crate) fn is_origin_form(target: &str) -> bool {
     target.starts_with('/')
         && target
@@ -37,7 +37,7 @@ pub(crate) fn is_origin_form(target: &str) -> bool {
             .all(|byte| byte.is_ascii_graphic() && byte != b'#')
 }
 
-/// Whether this is a method: a token of RFC 9110 section 5.6.2.
+/// Returns whether a text can be a method: a token of RFC 9110 section 5.6.2.
 pub(crate) fn is_token(text: &str) -> bool {
     let is_token_byte =
         |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);

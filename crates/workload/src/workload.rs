@@ -14,13 +14,13 @@ use crate::target::file_key;
 pub struct Workload {
     /// The requests and the order in which users send them.
     pub plan: Plan,
-    /// The files for the plan's targets, each path once. Targets have no file if their method is neither GET
-    /// nor HEAD, or if the source shows that the file does not exist.
+    /// The files for the plan's targets, each path once. A target has no file if its method is neither GET nor HEAD, or
+    /// if the workload's source shows that the file does not exist.
     pub files: Vec<FileSpec>,
-    /// Choices made where the workload's source leaves them open, and omissions. Each note is a sentence
-    /// without a full stop, to be printed with the results.
+    /// Choices that the workload's source does not determine, and omissions. Each note is a sentence without a full
+    /// stop, to be printed with the results.
     pub notes: Vec<String>,
-    /// Lines or entries of the workload's source that are not requested: their number, by reason.
+    /// The number of lines or entries of the workload's source that are not requested, by reason.
     pub skipped: BTreeMap<String, u64>,
     /// The source of the files' bytes.
     pub content: Content,
@@ -36,7 +36,7 @@ pub enum Content {
 }
 
 impl Workload {
-    /// The site that answers the plan's requests. `ratio` is the fraction to which DEFLATE reduces synthetic
+    /// Creates the site that answers the plan's requests. `ratio` is the fraction to which DEFLATE reduces synthetic
     /// texts; the usual value is [`synthetic::TEXT_RATIO`].
     pub fn site(&self, ratio: f64, seed: Seed) -> Site {
         match self.content {
@@ -51,7 +51,7 @@ impl Workload {
         }
     }
 
-    /// The plan's pages as pages of files.
+    /// Converts the plan's pages to pages of files.
     fn pages(&self) -> Vec<Page> {
         let places: HashMap<Vec<u8>, FileId> = self
             .files

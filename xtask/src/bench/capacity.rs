@@ -14,13 +14,13 @@ const SEARCHES: &str = "200";
 const LONGEST_S: f64 = 180.0;
 /// The largest median time of a search, relative to bisection with the same guarantee.
 const OF_BISECTION: f64 = 0.6;
-/// The largest median width of the intervals, with a tolerance for rounding, because the ends are computed from
-/// each other.
+/// The largest median width of the intervals. The tolerance is for rounding, because each end is computed from the
+/// other end.
 const WIDTH: f64 = 0.02 + 1e-9;
-/// The least share of the intervals found that contain the capacity.
+/// The least share of the intervals that contain the capacity.
 const CONTAIN: f64 = 0.95;
 
-/// Measures, prints the results, and fails when a bar is missed.
+/// Measures, prints the results, and fails when a target is missed.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let output = Command::new(ours)
@@ -76,10 +76,10 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
             contain >= CONTAIN,
         ),
     ] {
-        println!("{what:36}{figure:>16}  bar {bar}");
+        println!("{what:36}{figure:>16}  target {bar}");
         all_met &= met;
     }
-    // A step ramp gives no guarantee, so its time is not judged.
+    // A step ramp gives no guarantee, so its time has no target.
     println!(
         "{:36}{:>16}  and {:.0} % of the ramps contain the capacity",
         "of a step ramp",

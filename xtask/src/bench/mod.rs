@@ -1,7 +1,8 @@
-//! `cargo xtask bench`: the speed bars of the project: limits relative to a reference program or to the clock.
+//! `cargo xtask bench`: the performance targets of the project, which are limits relative to a reference program or
+//! limits of time.
 //!
-//! Figures are ratios measured in one run on one machine, or times. Both are repeatable where absolute throughput
-//! is not. A missed bar is a failure.
+//! Figures are ratios measured in one run on one machine, or times. Both are repeatable, and absolute throughput is
+//! not. A missed target is a failure.
 
 mod capacity;
 mod content;
@@ -18,7 +19,7 @@ use std::process::ExitCode;
 
 pub(crate) use self::trace::{Scratch, build};
 
-/// Measure the speed bars.
+/// Measure the performance targets.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Benchmark to run.
@@ -57,13 +58,13 @@ enum Bench {
     Content,
     /// A load test of two ranks, against two independent processes and against one process.
     Ranks,
-    /// Predictions for seven servers, two hours; not part of `all`.
+    /// Predictions for seven servers, about 2.5 hours; not part of `all`.
     Predict,
-    /// All other benches.
+    /// All benches except `predict`.
     All,
 }
 
-/// A benchmark: takes the root of the workspace; returns whether its bars are met.
+/// A benchmark: takes the root of the workspace and the arguments; its exit code states whether all targets are met.
 type Run = fn(&Path, &Arguments) -> Result<ExitCode, String>;
 
 const BENCHES: &[(Bench, Run)] = &[

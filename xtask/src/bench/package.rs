@@ -16,11 +16,11 @@ use super::trace::{build, median};
 const ROUNDS: usize = 9;
 /// Trees: number of files, and bytes in each.
 const TREES: [(usize, usize); 3] = [(20_000, 4 << 10), (4_000, 64 << 10), (64, 4 << 20)];
-/// Upper bounds of our CPU time relative to tar's, for packing and for unpacking. Our program also computes
+/// Upper bounds of our CPU time relative to tar's CPU time, for packing and for unpacking. Our program also computes
 /// checksums and the entity tags of small files, and gives each file its name only when it is complete.
 const MOST: [f64; 2] = [1.25, 1.3];
 
-/// Measures, prints the results, and fails when a bar is missed or a file differs.
+/// Measures, prints the results, and fails when a target is missed or a file differs.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     machines(root)?;
     let ours = build(root)?;
@@ -119,7 +119,7 @@ impl Memory {
         Ok(Memory(folder))
     }
 
-    /// Writes a tree of files that neither repeat nor compress, 100 files in each folder.
+    /// Writes a tree of files with different and incompressible contents, 100 files in each folder.
     fn write_tree(&self, files: usize, size: usize) -> Result<(), String> {
         let tree = self.0.join("in");
         let write = || -> std::io::Result<()> {
@@ -197,7 +197,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // The files hold memory until they are removed. If removal fails, nothing more can be done.
+        // The files occupy memory until they are removed. An error of the removal cannot be handled here.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,9 +1,9 @@
 //! `cargo xtask bench path`: throughput and lateness of the emulated path.
 //!
-//! The release binary runs `fathometer path` with a sender on the far side and a receiver on the near side. Both
-//! are child processes of this program, so the traffic is real kernel TCP over real devices. In the bulk
-//! measurement the path has a round-trip time of 20 ms and no rate limit, so that the processors are the limit. Its
-//! bar is a throughput without a single drop. At 10 Mbit/s the bar is a lateness. The median of the rounds is
+//! The release binary runs `fathometer path` with a sender on the far side and a receiver on the near side. Both are
+//! child processes of this program, so the traffic is real kernel TCP over real devices. In the bulk measurement the
+//! path has a round-trip time of 20 ms and no rate limit, so that the processors are the limit. The target of this
+//! measurement is a throughput without a drop. The target at 10 Mbit/s is a lateness. The median of the rounds is
 //! judged.
 
 use std::io::{self, Read, Write};
@@ -35,7 +35,8 @@ const BULK: &str = "[both]\npropagation = \"10ms\"\n";
 const SLOW: &str = "[both]\npropagation = \"10ms\"\nrate = \"10Mbit/s\"\nframing = \"ethernet\"\n\
                     queue = { packets = 1000 }\n";
 
-/// CUBIC, and windows of about 8 MB: 20 ms at 3 Gbit/s, and never more bytes than a device's ring holds.
+/// CUBIC, and windows of about 8 MB: enough for 20 ms at 3 Gbit/s, and fewer bytes than the ring of a device can
+/// contain.
 const ERA: &str = "name = \"bench\"\ntitle = \"TCP with large windows\"\nsource = \"made for this bench\"\n\
                    [both.route]\ncongestion_control = \"cubic\"\n[both.sysctl]\n\
                    \"net.ipv4.tcp_rmem\" = \"4096 131072 16777216\"\n\
@@ -50,7 +51,7 @@ struct Round {
     late: [f64; 3],
 }
 
-/// Builds the release binary, measures, prints a table and a line of JSON, and fails when a bar is missed.
+/// Builds the release binary, measures, prints a table and a line of JSON, and fails when a target is missed.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     match std::env::var(ROLE).as_deref() {
         Ok("send") => return send().map_err(|error| format!("failed to send: {error}")),
@@ -71,13 +72,13 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let slow = measure("slow", SLOW)?;
 
     println!(
-        "{:28}{:>10}{:>9}{:>9}{:>11}{:>11}{:>11}",
-        "", "Gbit/s", "dropped", "unasked", "late p50", "p99", "max, ms"
+        "{:28}{:>10}{:>9}{:>13}{:>11}{:>11}{:>11}",
+        "", "Gbit/s", "dropped", "unrequested", "late p50", "p99", "max, ms"
     );
     for (name, rounds) in [("bulk, 20 ms", &bulk), ("10 Mbit/s, 20 ms", &slow)] {
         for round in rounds {
             println!(
-                "{name:28}{:>10.4}{:>9}{:>9}{:>11.4}{:>11.4}{:>11.4}",
+                "{name:28}{:>10.4}{:>9}{:>13}{:>11.4}{:>11.4}{:>11.4}",
                 round.gigabits,
                 round.dropped,
                 round.unasked,
@@ -96,8 +97,8 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
         .sum();
     let met = goodput >= BULK_BAR && lateness <= LATENESS_BAR && lost == 0;
     println!(
-        "\nbulk {goodput:.3} Gbit/s (bar {BULK_BAR}), {lost} packets lost (bar 0), lateness p99 \
-         {lateness:.4} ms (bar {LATENESS_BAR}): {}",
+        "\nbulk {goodput:.3} Gbit/s (target {BULK_BAR}), {lost} packets lost (target 0), lateness p99 \
+         {lateness:.4} ms (target {LATENESS_BAR}): {}",
         if met { "met" } else { "MISSED" }
     );
     let rounds = |rounds: &[Round]| -> Vec<Value> {
@@ -153,7 +154,7 @@ fn round(binary: &Path, profile: &str, era: &str) -> Result<Round, String> {
         .output()
         .map_err(|error| format!("failed to run {}: {error}", binary.display()))?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    // Exit code 3: the lateness is too high for a valid measurement. The bench measures that lateness.
+    // Exit code 3: the lateness is too high for a valid measurement. The bench measures this lateness.
     if !matches!(output.status.code(), Some(0 | 3)) {
         return Err(format!(
             "fathometer path failed ({}): {errors}",
@@ -190,7 +191,7 @@ fn round(binary: &Path, profile: &str, era: &str) -> Result<Round, String> {
     })
 }
 
-/// The far end: sends to the client that connects, for the length of a round.
+/// Far end: sends to the client that connects, for the length of a round.
 fn send() -> io::Result<ExitCode> {
     let (mut stream, _) = TcpListener::bind(("0.0.0.0", PORT))?.accept()?;
     let data = vec![0x55; 128 * 1024];
@@ -201,7 +202,7 @@ fn send() -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The near end: prints the goodput in Gbit/s after the warm-up.
+/// Near end: prints the goodput in Gbit/s after the warm-up.
 fn receive() -> io::Result<ExitCode> {
     let server = std::env::var("FATHOMETER_SERVER").map_err(io::Error::other)?;
     let mut stream = TcpStream::connect((server.as_str(), PORT))?;

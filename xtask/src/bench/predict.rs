@@ -3,8 +3,8 @@
 //! at most five loads: two numbers of users, and bursts whose mean load, with the pause after a burst, is at most
 //! 60 % of the highest throughput. It predicts the loads above 60 %. All servers are judged together.
 //!
-//! The same loads are predicted again with batches of exchanges in place of bursts, where a run has both. The rate of
-//! batches is at most 60 % without a pause. Both predictions are judged, and both must meet the bars.
+//! If a run has bursts and batches, the same loads are predicted again with batches of exchanges instead of bursts. The
+//! rate of batches is at most 60 % without a pause. Both predictions are judged, and both must meet the targets.
 //!
 //! A last study has the servers of almeida96, two of which were used to choose the model. The benchmark takes about
 //! two and a half hours; nothing else may run on the machine.
@@ -24,7 +24,7 @@ struct Bench {
     study: &'static str,
     /// The options of `predict` that describe the servers of this study.
     more: &'static [&'static str],
-    /// The numbers of users of the bursts, whose processor time is fitted together with two light loads. Empty: all
+    /// The numbers of users of the bursts, whose CPU time is fitted together with two light loads. Empty: all
     /// light loads are fitted.
     bursts: &'static [u32],
     /// Whether [`BARS`] apply: no server of the study was used to choose the model.
@@ -135,11 +135,11 @@ impl Predicted {
 struct Predictions {
     /// The predictions with bursts, or with the only kind of load that the series has.
     judged: Predicted,
-    /// The predictions with batches in place of bursts, of the series that have both.
+    /// The predictions with batches instead of bursts, for the series that have both.
     with_batches: Predicted,
 }
 
-/// Measures, unless `runs` are given; predicts, prints the results, and fails when a bar is missed.
+/// Measures, unless `runs` are given; predicts, prints the results, and fails when a target is missed.
 pub(crate) fn run(root: &Path, runs: &[PathBuf]) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let mut all = Predictions::default();
@@ -163,7 +163,7 @@ pub(crate) fn run(root: &Path, runs: &[PathBuf]) -> Result<ExitCode, String> {
     }
     let mut all_met = true;
     if !all.with_batches.outputs.is_empty() {
-        println!("Servers that were not used to choose the model, batches in place of bursts:");
+        println!("Servers that were not used to choose the model, batches instead of bursts:");
         all_met &= judge(&all.with_batches);
         println!();
     }
@@ -175,7 +175,7 @@ pub(crate) fn run(root: &Path, runs: &[PathBuf]) -> Result<ExitCode, String> {
     })
 }
 
-/// The study of an existing run.
+/// Returns the study of an existing run.
 fn study_of(folder: &Path) -> Result<&'static Bench, String> {
     let path = folder.join("run.json");
     let failed = |reason: String| format!("{}: {reason}", path.display());
@@ -229,7 +229,7 @@ fn predictions(ours: &Path, bench: &Bench, folder: &Path) -> Result<Predictions,
         false => predictor.each_series()?,
     };
     if !predicted.with_batches.outputs.is_empty() {
-        println!("{}, batches in place of bursts:", bench.name);
+        println!("{}, batches instead of bursts:", bench.name);
         judge(&predicted.with_batches);
         println!();
     }
@@ -274,7 +274,8 @@ impl Predictor<'_> {
             .map_err(|error| format!("the output of fathometer predict is not JSON: {error}"))
     }
 
-    /// Predicts each series from its own light loads, with bursts, with batches, or with both in turn.
+    /// Predicts each series from its own light loads, with bursts, with batches, or first with bursts and then with
+    /// batches.
     fn each_series(&self) -> Result<Predictions, String> {
         // Fits all loads, because only the measured figures of this output are used.
         let all = self.json(&["--fit-up-to=100%".to_owned()])?;
@@ -318,7 +319,9 @@ impl Predictor<'_> {
                 }
             }
             if !has_bursts && batches.is_empty() {
-                return Err(format!("{name} has neither all bursts nor batches"));
+                return Err(format!(
+                    "{name} lacks some of the bursts, and has no batches"
+                ));
             }
         }
         Ok(predicted)
@@ -351,7 +354,7 @@ impl Predictor<'_> {
         })
     }
 
-    /// The means of a metric of a series over the valid replicates, by number of users or size of batches.
+    /// Returns the means of a metric of a series over the valid replicates, by number of users or size of batches.
     fn means(
         &self,
         series: &str,
@@ -402,8 +405,8 @@ fn highest(rates: &BTreeMap<u32, f64>) -> f64 {
     rates.values().copied().fold(0.0, f64::max)
 }
 
-/// The light loads that are fitted: `most` of the loads up to [`FIT_UP_TO`] of the highest throughput: the
-/// lightest, the heaviest, and others in equal steps between.
+/// Returns the light loads that are fitted: `most` of the loads up to [`FIT_UP_TO`] of the highest throughput: the
+/// lightest load, the heaviest load, and loads at equal steps between both.
 fn light(rates: &BTreeMap<u32, f64>, bursts: &[u32], most: usize) -> Vec<u32> {
     let highest = highest(rates);
     let is_light =
@@ -423,7 +426,7 @@ fn light(rates: &BTreeMap<u32, f64>, bursts: &[u32], most: usize) -> Vec<u32> {
     chosen
 }
 
-/// The mean load of each burst over its slices and the pauses after them, as a share of the highest throughput.
+/// Returns the mean load of each burst over its slices and the pauses after them, as a share of the highest throughput.
 /// Without a pause it is the mean load of the slices.
 fn mean_loads(
     rates: &BTreeMap<u32, f64>,
@@ -443,7 +446,7 @@ fn list(users: &[u32]) -> String {
     texts.join(",")
 }
 
-/// Whether the predictions meet the bars.
+/// Whether the predictions meet the targets.
 fn judge(predicted: &Predicted) -> bool {
     let outputs = &predicted.outputs;
     let mut all_met = outputs
@@ -470,7 +473,7 @@ fn judge(predicted: &Predicted) -> bool {
             && found.within >= bar.within;
         all_met &= met;
         println!(
-            "{} of {} loads: median error {:.1} % (bar {}), largest {:.1} % (bar {}), within the interval {:.0} % (bar {}): {}",
+            "{} of {} loads: median error {:.1} % (target {}), largest {:.1} % (target {}), within the interval {:.0} % (target {}): {}",
             bar.what,
             found.count,
             100.0 * found.median,
@@ -492,7 +495,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// The errors of a figure over the measured loads above [`FIT_UP_TO`] of the highest throughput that were not
+/// Returns the errors of a figure over the measured loads above [`FIT_UP_TO`] of the highest throughput that were not
 /// fitted; `None` if there are no such loads.
 fn errors(outputs: &[Value], key: &str) -> Option<Errors> {
     let predictions = outputs

@@ -1,13 +1,13 @@
 //! `cargo xtask bench ranks`: the cost of dividing a load test into ranks, and whether two ranks measure the same
 //! as one process.
 //!
-//! **Cost.** Two ranks, each with half of the users of a closed loop, are compared with two independent processes
-//! with the same halves. The pairs differ only in the control connection, the clocks and the merging. The processor
-//! time is that of whole processes. All four processes run at the same time against one server, so that both pairs
-//! meet the same processor at each instant. If they ran in turns, the ratio of equal loads would vary by several
-//! times the bar between rounds. A control without ranks, two independent processes beside two others, shows the
-//! remaining variation. The loop is closed, because an open loop at a low rate busy-waits for a time that differs
-//! between rounds by more than the bar.
+//! **Cost.** Two ranks, each with half of the users of a closed loop, are compared with two independent processes with
+//! the same halves. The pairs differ only in the control connection, the clocks and the merging. CPU time is measured
+//! for whole processes. All four processes run at the same time against one server, so that changes of the processor's
+//! speed affect both pairs. If the pairs ran one after another, the ratio of equal loads would vary between rounds by
+//! several times the target. A control without ranks, two pairs of independent processes, shows the remaining
+//! variation. The loop is closed, because an open loop at a low rate busy-waits for a time that differs between rounds
+//! by more than the target.
 //!
 //! **Latency.** Two ranks alternate with one process of two threads at the same whole rate; `fathometer compare` judges
 //! the saved results by its own method. A round with an INVALID result, because of other load on the machine, is
@@ -32,7 +32,7 @@ const LATENCY_ROUNDS: usize = 2;
 const ATTEMPTS: usize = 3;
 /// Bytes of a response: with large responses, copying would take most of the time.
 const SIZE: usize = 1024;
-/// The largest processor time per exchange of ranks, relative to independent processes.
+/// The largest CPU time per exchange of ranks, relative to independent processes.
 const COST: f64 = 1.02;
 /// The largest control traffic of a rank, in bytes per second.
 const TRAFFIC: f64 = 20_000.0;
@@ -41,7 +41,7 @@ const SKEW_MS: f64 = 1.0;
 /// The metrics of `compare` that must not differ.
 const LATENCIES: [&str; 3] = ["p50", "p90", "p99"];
 
-/// Measures, prints the results, and fails when a bar is missed. `rounds` replaces `ROUNDS`.
+/// Measures, prints the results, and fails when a target is missed. `rounds` replaces `ROUNDS`.
 pub(crate) fn run(root: &Path, rounds: Option<usize>) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let scratch = Scratch::new()?;
@@ -64,7 +64,7 @@ pub(crate) fn run(root: &Path, rounds: Option<usize>) -> Result<ExitCode, String
     })
 }
 
-/// Processor time, control traffic and start skew.
+/// Measures CPU time, control traffic and start skew; returns whether all targets are met.
 fn cost(place: &Place, rounds: usize) -> Result<bool, String> {
     let (mut ratios, mut control) = (Vec::new(), Vec::new());
     let (mut ours, mut others) = (Vec::new(), Vec::new());
@@ -83,25 +83,25 @@ fn cost(place: &Place, rounds: usize) -> Result<bool, String> {
     }
     println!(
         "two ranks beside two processes, closed loops of {CONNECTIONS} connections each, {rounds} rounds of {COST_LENGTH}\n\
-         processor time per exchange    {:7.2} µs of ranks, {:7.2} µs of processes",
+         CPU time per exchange    {:7.2} µs of ranks, {:7.2} µs of processes",
         median(ours),
         median(others)
     );
     let ratio = median(ratios.clone());
     println!(
-        "ratio                          {}  bar at most {COST}",
+        "ratio                          {}  target at most {COST}",
         with_interval(ratios)
     );
     println!("ratio of processes, control    {}", with_interval(control));
     let (most_traffic, most_skew) = (largest(&traffic), largest(&skew));
     println!(
-        "control traffic of a rank      {most_traffic:7.0} B/s, the largest      bar at most {TRAFFIC:.0} B/s\n\
-         start skew                     {most_skew:7.3} ms, the largest       bar at most {SKEW_MS} ms"
+        "control traffic of a rank      {most_traffic:7.0} B/s, the largest      target at most {TRAFFIC:.0} B/s\n\
+         start skew                     {most_skew:7.3} ms, the largest       target at most {SKEW_MS} ms"
     );
     Ok(ratio <= COST && most_traffic <= TRAFFIC && most_skew <= SKEW_MS)
 }
 
-/// The median of ratios with an interval: of nine ratios, the second and the eighth enclose the median with a
+/// Returns the median of ratios with an interval: of nine ratios, the second and the eighth enclose the median with a
 /// probability of 96 % (order statistics).
 fn with_interval(mut ratios: Vec<f64>) -> String {
     ratios.sort_by(f64::total_cmp);
@@ -110,7 +110,7 @@ fn with_interval(mut ratios: Vec<f64>) -> String {
     format!("{:7.3} ({low:.3} to {high:.3})", median(ratios))
 }
 
-/// Whether two ranks and one process with the same whole rate report the same latencies.
+/// Compares the latencies of two ranks and of one process at the same total rate; returns whether they agree.
 fn latency(place: &Place, rounds: usize) -> Result<bool, String> {
     let [one, two] = ["one-process", "two-ranks"].map(|name| place.folder.join(name));
     for folder in [&one, &two] {
@@ -134,7 +134,7 @@ fn latency(place: &Place, rounds: usize) -> Result<bool, String> {
         valid += usize::from(is_valid);
     }
     if valid < rounds {
-        // The files of the last attempt were not replaced by a valid round.
+        // The last attempt was invalid, and no valid round has replaced its files.
         for folder in [&one, &two] {
             let file = folder.join(format!("{valid}.json"));
             fs::remove_file(&file)

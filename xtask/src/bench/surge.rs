@@ -1,6 +1,6 @@
-//! `cargo xtask bench surge`: plans a site of a million files and a sequence of ten million requests, and tests
-//! both against their laws (the target distributions), with the ordinary command `fathometer site`. Time is wall
-//! time, including the start of the program. Memory is peak resident memory. The files are planned, not written.
+//! `cargo xtask bench surge`: plans a site of a million files and a sequence of ten million requests with the ordinary
+//! command `fathometer site`. Both are tested against their laws (the target distributions). Time is wall time,
+//! including the start of the program. Memory is peak resident memory. The files are planned, not written.
 //!
 //! The requests of the sequence must meet all laws. The tests of this project also check the laws at the paper's size.
 
@@ -21,7 +21,7 @@ const MOST_KIB: u64 = 128 << 10;
 /// Interval at which peak memory is read. A peak in the last interval may be missed.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Measures, prints the results, and fails when a bar is missed.
+/// Measures, prints the results, and fails when a target is missed.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let begin = Instant::now();
@@ -32,7 +32,10 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
         .stderr(Stdio::null())
         .spawn()
         .map_err(|error| format!("failed to run fathometer site: {error}"))?;
-    let mut output = child.stdout.take().ok_or("it has no standard output")?;
+    let mut output = child
+        .stdout
+        .take()
+        .ok_or("fathometer site has no standard output")?;
     let reader = thread::spawn(move || {
         let mut text = String::new();
         output.read_to_string(&mut text).map(|_| text)
@@ -60,7 +63,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
             format!("below {} MiB", MOST_KIB >> 10),
         ),
     ] {
-        println!("{what:14}{figure:>12}  bar {bar}");
+        println!("{what:14}{figure:>12}  target {bar}");
     }
     match failed.as_slice() {
         [] => println!("laws          all met"),

@@ -13,15 +13,15 @@ use std::process::{Command, ExitCode};
 
 /// Connections in the capture.
 const CONNECTIONS: u32 = 20_000;
-/// Connections active at the same time.
+/// Number of connections that are active at the same time.
 const AT_ONCE: u32 = 64;
 /// Data segments per connection: about half of its packets.
 const SEGMENTS: u32 = 24;
-/// Bytes kept of each packet.
+/// Bytes of each packet in the capture.
 const KEPT: usize = 128;
 /// Rounds; the fastest of each program is used.
 const ROUNDS: usize = 5;
-/// Least ratio of tshark's time to ours.
+/// Minimum ratio of tshark's time to our time.
 const BAR: f64 = 30.0;
 
 /// The contents of the capture.
@@ -35,8 +35,7 @@ struct Truth {
     payload_bytes: u64,
 }
 
-/// Builds the release binary, measures, prints the results, and fails when a count differs or the bar is
-/// missed.
+/// Builds the release binary, measures, prints the results, and fails when a count differs or the target is missed.
 pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let scratch = Scratch::new()?;
@@ -89,7 +88,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     let ratio = best[1].min(best[2]) / best[0];
     let met = ratio >= BAR;
     println!(
-        "\nbar: at least {BAR} times as fast as tshark, same counts: {} ({ratio:.1})",
+        "\ntarget: at least {BAR} times as fast as tshark, same counts: {} ({ratio:.1})",
         if met { "met" } else { "MISSED" }
     );
     Ok(match met {
@@ -160,7 +159,7 @@ pub(super) fn timed(words: &[&str], scratch: &Path) -> Result<(f64, String), Str
     Ok((times.iter().sum(), text))
 }
 
-/// The median of some measurements.
+/// Returns the median of some measurements.
 pub(super) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -234,7 +233,8 @@ fn write_capture(file: &Path) -> io::Result<Truth> {
             .map(Talk::new)
             .collect();
         while group.iter().any(|talk| !talk.over()) {
-            // Each connection in turn sends a few packets in a row: packet trains, as in real traffic.
+            // The connections alternate. Each connection sends a few packets in a row (a packet train), as in real
+            // traffic.
             for talk in &mut group {
                 for _ in 0..2 {
                     talk.turn(&mut truth, |packet| {

@@ -16,7 +16,7 @@ pub(super) struct Chromium {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// Messages sent.
+    /// The number of messages sent.
     count: u64,
 }
 
@@ -70,7 +70,7 @@ impl Chromium {
         parameters: &Value,
         session: &str,
     ) -> Result<(), String> {
-        // Marks the document that is replaced, so that its completion is not mistaken for that of the new document.
+        // Marks the old document, so that its completion is not mistaken for the completion of the new document.
         self.evaluate("window.isReplaced = true", session)?;
         let answer = self.call(method, parameters, Some(session))?;
         if let Some(error) = answer["errorText"].as_str() {
@@ -121,7 +121,7 @@ impl Chromium {
             .and_then(|()| self.input.flush())
             .map_err(|error| format!("failed to write to chromium: {error}"))?;
         loop {
-            // Messages without a number are events.
+            // A message without an id is an event.
             let answer = self.receive()?;
             if answer["id"] == self.count {
                 return match answer["error"]["message"].as_str() {

@@ -32,7 +32,8 @@ pub(crate) struct Arguments {
     /// Repetitions of each row.
     #[arg(long, default_value_t = 3)]
     replicates: usize,
-    /// Rows measured at the same time. Chromium uses much processor time; use fewer if the path is late.
+    /// Rows measured at the same time. Chromium uses much CPU time: measure fewer rows if retrievals are INVALID
+    /// because of a late path.
     #[arg(long, default_value_t = 3)]
     lanes: usize,
     /// Path profile.
@@ -101,13 +102,13 @@ pub(crate) fn run(root: &Path, arguments: &Arguments) -> Result<ExitCode, String
     })
 }
 
-/// Replicates alternate, so that a disturbance does not affect one row only.
+/// Returns the jobs. Replicates of the rows alternate, so that a disturbance affects several rows.
 fn jobs(replicates: usize) -> Vec<Job> {
     let of = |replicate| Serving::ALL.map(|serving| Job { serving, replicate });
     (1..=replicates).flat_map(of).collect()
 }
 
-/// The paper's page as files, without encoded variants.
+/// Writes the paper's page as files, without encoded variants.
 fn make_site(program: &Path, work: &Path) -> Result<PathBuf, String> {
     let site = work.join("site");
     fs::create_dir_all(&site).map_err(|error| format!("{}: {error}", site.display()))?;
@@ -138,7 +139,7 @@ fn make_key(work: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&made.stdout).trim().to_owned())
 }
 
-/// The visits of a browser, in the order of [`Visit::ALL`].
+/// Makes the visits of a browser, in the order of [`Visit::ALL`].
 fn measure(
     common: &Common<'_>,
     site: &Path,
@@ -187,7 +188,7 @@ fn side_by_side(
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// All retrievals, one per line.
+/// Returns all retrievals, one per line.
 fn csv(jobs: &[Job], results: &[[Retrieval; 3]]) -> String {
     let mut text =
         "serving,visit,replicate,connections,packets,payload_bytes,overhead_pct,seconds_to_load,\
@@ -216,7 +217,7 @@ fn csv(jobs: &[Job], results: &[[Retrieval; 3]]) -> String {
     text
 }
 
-/// One row for each server and visit, with the range over replicates.
+/// Returns one row for each server and visit, with the range over replicates.
 fn table(jobs: &[Job], results: &[[Retrieval; 3]]) -> String {
     let mut text = published::heading();
     for serving in Serving::ALL {
@@ -277,7 +278,7 @@ mod tests {
         let visits = |first| [one(first, 50.0), one(10, 1.0), one(90, 9.0)];
         let results: Vec<_> = (0..6).map(|place| visits(300 + place)).collect();
         let table = table(&jobs, &results);
-        // Replicates alternate: Jigsaw has the first place and the fourth.
+        // Replicates alternate: Jigsaw has the first and the fourth job.
         assert!(table.contains("300 to 303"), "{table}");
         let validation = table.lines().find(|line| line.contains("validation"));
         assert!(validation.unwrap().contains(" 90 "), "{table}");

@@ -1,12 +1,12 @@
 //! The paper's rows of tables 10 and 11, and the layout of the table.
 
-/// The heading of the table.
+/// Returns the heading of the table.
 pub(super) fn heading() -> String {
     let columns = ["packets", "bytes", "seconds", "% overhead", "200", "304"];
     line("", "", columns.map(str::to_owned))
 }
 
-/// One row of the table.
+/// Returns one row of the table.
 pub(super) fn line(
     who: &str,
     visit: &str,
@@ -17,7 +17,7 @@ pub(super) fn line(
     )
 }
 
-/// The published rows, from `figures.csv` of the paper.
+/// Returns the published rows, from `figures.csv` of the paper.
 pub(super) fn rows(figures: &str) -> String {
     let mut text = String::new();
     for (table, server) in [("T10", "Jigsaw"), ("T11", "Apache")] {
@@ -45,7 +45,7 @@ pub(super) fn rows(figures: &str) -> String {
     text
 }
 
-/// One published figure. The columns are table, environment, variant, metric, value, unit and note.
+/// Returns one published figure. The columns are table, environment, variant, metric, value, unit and note.
 fn figure(figures: &str, table: &str, variant: &str, metric: &str) -> Option<String> {
     figures.lines().find_map(|row| {
         let mut cells = row.split(',');

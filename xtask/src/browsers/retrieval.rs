@@ -92,12 +92,12 @@ pub(super) struct Retrieval {
     pub(super) bytes: u64,
     /// Seconds from the start of the navigation to the load event.
     pub(super) seconds: f64,
-    /// The number of responses with content (200), and of those without a change (304).
+    /// The number of responses with content (200), and the number of responses without a change (304).
     pub(super) status_200: u64,
     pub(super) status_304: u64,
     /// The 99th percentile of packet lateness, in milliseconds.
     pub(super) lateness_p99_ms: f64,
-    /// Why the path was not exact enough; empty if the path was exact enough.
+    /// The reason why the path was not exact enough; empty if it was exact enough.
     pub(super) invalid: String,
 }
 
@@ -192,7 +192,7 @@ fn record(seen: &Value, path: &Value, trace: &Value, log: &str) -> Option<Retrie
     })
 }
 
-/// The last line that is a JSON object.
+/// Returns the last line that is a JSON object.
 fn json_line(output: &[u8]) -> Option<Value> {
     let text = String::from_utf8_lossy(output);
     let mut lines = text.lines().rev();

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::chromium::Chromium;
 
-/// Time after which everything of a page has arrived: also its icon, which Chromium requests after the page, and
-/// the log of the server, which is written once a second.
+/// Time to wait after the load event. Chromium requests the page's icon after the page, and the server writes its log
+/// once a second.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// The seconds from the start of the navigation to the load event, the images that were decoded, and the protocols.

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::elf::Linkage;
 use super::output_of;
 
-/// Shells, and where Debian's packages install completions for them.
+/// Shells, each with the path at which Debian packages install its completions.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/fathometer"),
     ("zsh", "usr/share/zsh/vendor-completions/_fathometer"),
@@ -18,7 +18,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Where the packages install documentation.
+/// The folder in which the packages install documentation.
 const DOCS: &str = "usr/share/doc/fathometer";
 
 /// One file to install.
@@ -90,7 +90,7 @@ impl Contents {
         })
     }
 
-    /// Writes what is installed below `root`.
+    /// Writes the installed files below `root`.
     pub(super) fn write_installed(&self, root: &Path) -> Result<(), String> {
         write(&root.join("usr/bin/fathometer"), &self.program, 0o755)?;
         for file in &self.files {
@@ -162,7 +162,7 @@ fn copyright(root: &Path) -> Result<Vec<u8>, String> {
     Ok(text)
 }
 
-/// The manual pages by file name, in alphabetical order.
+/// Returns the manual pages by file name, in alphabetical order.
 fn manual_pages(root: &Path, binary: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
     let folder = super::emptied(&root.join("target/package-man"))?;
     output_of(

@@ -1,10 +1,10 @@
-//! Whether an ELF program is linked statically.
+//! Detects whether an ELF program is linked statically.
 
 use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// How a program is linked.
+/// The linkage of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Linkage {
     /// Without an interpreter: the program runs in an empty root.
@@ -37,8 +37,8 @@ pub(super) fn linkage(program: &Path) -> Result<Linkage, String> {
         .ok_or_else(|| failed("it is not a 64-bit little-endian ELF program"))
 }
 
-/// Whether the program has an interpreter; `None` if it is not such an ELF program. Field offsets: System V ABI,
-/// chapter 4.
+/// Whether the program has an interpreter; `None` if it is not a 64-bit little-endian ELF program. Field offsets:
+/// System V ABI, chapter 4.
 fn has_interpreter(bytes: &[u8]) -> Option<bool> {
     let ident = bytes.get(..6)?;
     if ident != b"\x7fELF\x02\x01" {
@@ -56,7 +56,7 @@ fn has_interpreter(bytes: &[u8]) -> Option<bool> {
     Some(false)
 }
 
-/// The `N` bytes at the offset `at`.
+/// Returns the `N` bytes at the offset `at`.
 fn field<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }

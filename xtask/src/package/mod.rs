@@ -74,7 +74,8 @@ fn static_build(root: &Path) -> Result<PathBuf, String> {
         .args(["--target", host, "--target-dir"])
         .arg(&target)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
-        // Function names stay, for backtraces; line tables would make the program four times as large.
+        // Function names remain, for backtraces. Line tables are removed, because they would make the program four
+        // times as large.
         .env("CARGO_PROFILE_RELEASE_STRIP", "debuginfo")
         .current_dir(root)
         .status()
@@ -85,7 +86,7 @@ fn static_build(root: &Path) -> Result<PathBuf, String> {
     Ok(target.join(host).join("release/fathometer"))
 }
 
-/// Writes all packages to `output`, and replaces those of an earlier call.
+/// Writes all packages to `output`, and replaces the packages of an earlier call.
 fn write(root: &Path, contents: &Contents, output: &Path) -> Result<Written, String> {
     fs::create_dir_all(output)
         .map_err(|error| format!("failed to make {}: {error}", output.display()))?;
@@ -149,7 +150,7 @@ fn emptied(folder: &Path) -> Result<PathBuf, String> {
     Ok(folder.to_owned())
 }
 
-/// The time of the last commit in seconds since 1970; 0 without git.
+/// Returns the time of the last commit in seconds since 1970; 0 without git.
 fn commit_time(root: &Path) -> String {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct"]).current_dir(root);

@@ -11,7 +11,7 @@ use super::{Attack, Orders};
 /// Connections opened in one turn. The limit leaves room in the server's backlog for other clients.
 const BEGUN_AT_ONCE: usize = 20;
 
-/// What one kind of attacker sends.
+/// The traffic of one kind of attacker.
 struct Kind {
     name: &'static str,
     /// Interval at which each connection sends more.
@@ -97,7 +97,7 @@ fn post(path: &str) -> Vec<u8> {
     format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n").into_bytes()
 }
 
-/// An HTTP/2 frame (RFC 9113 section 4.1).
+/// Returns an HTTP/2 frame (RFC 9113 section 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
     frame.extend([kind, flags]);
@@ -106,7 +106,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The preface and SETTINGS.
+/// Returns the preface and SETTINGS.
 fn greeting(settings: &[u8]) -> Vec<u8> {
     [
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -175,7 +175,7 @@ fn connect(server: SocketAddr, kind: &Kind) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Sends as much of `text` as the socket buffer has room for, then reads what has arrived unless `reads` is false.
+/// Sends as much of `text` as the socket buffer has room for. Then reads all received bytes, unless `reads` is false.
 fn say(stream: &mut TcpStream, text: &[u8], reads: bool) -> io::Result<()> {
     match stream.write(text) {
         Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),

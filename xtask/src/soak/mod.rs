@@ -2,9 +2,9 @@
 //!
 //! Two servers run, one in cleartext (HTTP/1.1 and HTTP/2) and one with TLS (also HTTP/3). Well-behaved clients load
 //! both servers at a moderate rate, all the time. In the first and in the last sixth of the time they run alone. In
-//! between, the attackers of [`crowds`] and [`quic`] run too. Every few seconds the command reads the resident
-//! memory and the descriptors of both servers, and computes the 99th percentile of the latencies of the
-//! well-behaved clients in that interval.
+//! between, the attackers of [`crowds`] and [`quic`] run too. Every few seconds the command reads the resident memory
+//! and the number of descriptors of both servers. It computes the 99th percentile of the well-behaved clients'
+//! latencies in that interval.
 //!
 //! The command fails when exchanges of well-behaved clients fail, or when memory does not return to its earlier level after the
 //! attack. Latencies are reported and not judged: attackers, servers and clients share the processors of one
@@ -68,7 +68,7 @@ impl Orders {
 /// One running kind of attacker.
 pub(crate) struct Attack {
     name: &'static str,
-    /// The number of connections opened, and of those whose close was noticed.
+    /// The number of opened connections, and the number of connections whose close was detected.
     begun: Arc<AtomicU64>,
     ended: Arc<AtomicU64>,
     thread: JoinHandle<()>,
@@ -96,7 +96,7 @@ impl Attack {
 
     fn end(self) -> Value {
         if self.thread.join().is_err() {
-            eprintln!("the attackers {:?} panicked", self.name);
+            eprintln!("the thread of the attackers {:?} panicked", self.name);
         }
         json!({
             "kind": self.name,

@@ -62,7 +62,8 @@ fn flood(
     let mut number = 0;
     while !orders.are_over() {
         let now = clock.now();
-        // The packets of one turn share a socket: each packet starts its own connection anyway.
+        // The packets of one turn share a socket, because each packet has a new connection ID and therefore starts its
+        // own connection.
         let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else {
             return;
         };
@@ -107,7 +108,7 @@ fn non_reading(
     }
 }
 
-/// Completes the handshake, requests a large file, and reads nothing from then on.
+/// Completes the handshake, requests a large file, and then reads nothing.
 fn ask(
     tls: &ClientTls,
     server: SocketAddr,

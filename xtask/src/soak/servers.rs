@@ -50,7 +50,7 @@ impl Server {
             .map_err(|error| format!("failed to start {}: {error}", program.display()))?;
         let mut line = String::new();
         if let Some(output) = child.stdout.as_mut() {
-            // If the line cannot be read, it contains no address, which is reported below.
+            // If the line cannot be read, the code below reports that the address is missing.
             let _ = BufReader::new(output).read_line(&mut line);
         }
         let address = line
@@ -85,7 +85,7 @@ impl Server {
             .map_err(|error| format!("failed to count descriptors: {error}"))
     }
 
-    /// Stops the server; returns what it printed to stderr.
+    /// Stops the server; returns its stderr.
     pub(super) fn end(mut self) -> Result<String, String> {
         let id = self.child.id().to_string();
         Command::new("kill")
@@ -167,7 +167,7 @@ pub(super) fn ask(
         .collect()
 }
 
-/// One line of the table.
+/// Returns one line of the table.
 pub(super) fn line(sample: &Sample) -> String {
     let honest: Vec<String> = sample
         .honest
@@ -187,7 +187,7 @@ pub(super) fn line(sample: &Sample) -> String {
     )
 }
 
-/// One sample as JSON.
+/// Returns one sample as JSON.
 pub(super) fn json_of(sample: &Sample) -> Value {
     let honest: Vec<Value> = sample
         .honest
@@ -210,7 +210,7 @@ pub(super) fn json_of(sample: &Sample) -> Value {
     })
 }
 
-/// A summary of one phase.
+/// Returns a summary of one phase.
 pub(super) fn of_phase(phase: Phase, samples: &[Sample]) -> Value {
     let samples: Vec<&Sample> = samples.iter().filter(|one| one.phase == phase).collect();
     let p99s: Vec<Value> = ["h1", "h2", "h3"]

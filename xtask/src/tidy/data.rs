@@ -3,7 +3,7 @@
 
 use super::{Finding, Source};
 
-/// Files at the root, and what each must contain.
+/// Files at the root, each with a text that it must contain.
 const ROOT_FILES: &[(&str, &str)] = &[
     ("README.md", "# "),
     ("ARCHITECTURE.md", "# "),

@@ -32,7 +32,7 @@ pub(super) fn check(tree: &[Source]) -> Vec<Finding> {
     findings
 }
 
-/// All files and folders.
+/// Returns all files and folders.
 fn places(tree: &[Source]) -> BTreeSet<&str> {
     tree.iter()
         .flat_map(|source| {
@@ -44,7 +44,7 @@ fn places(tree: &[Source]) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The error in a link, if any.
+/// Returns the error in a link, if any.
 fn fault(tree: &[Source], places: &BTreeSet<&str>, from: &str, target: &str) -> Option<String> {
     let outside = target.contains("://") || target.starts_with("mailto:");
     if outside || target.is_empty() {
@@ -87,7 +87,7 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Inline links and link definitions outside code.
+/// Returns inline links and link definitions outside code.
 fn links(text: &str) -> Vec<Link<'_>> {
     let mut found = Vec::new();
     for (line, content) in prose_lines(text) {
@@ -111,7 +111,7 @@ fn links(text: &str) -> Vec<Link<'_>> {
     found
 }
 
-/// The lines outside fenced code, numbered from 1.
+/// Returns the lines outside fenced code, numbered from 1.
 fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(n, line)| {
@@ -123,7 +123,7 @@ fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Anchors of headings, as links name them: lower case, spaces as hyphens, punctuation dropped.
+/// Returns anchors of headings, as links name them: lower case, spaces as hyphens, punctuation dropped.
 fn anchors(text: &str) -> BTreeSet<String> {
     prose_lines(text)
         .filter(|(_, line)| line.starts_with('#'))

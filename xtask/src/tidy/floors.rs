@@ -117,7 +117,7 @@ pub(super) fn check(metadata: &str, tree: &[Source]) -> Result<Vec<Finding>, Str
     Ok(findings)
 }
 
-/// The line of the manifest that names a dependency; the first line if no line does.
+/// Returns the line of the manifest that names a dependency; the first line if no line does.
 fn line_naming(tree: &[Source], manifest: &str, dependency: &str) -> usize {
     tree.iter()
         .find(|source| source.path == manifest)

@@ -1,8 +1,8 @@
 //! `cargo xtask tidy`: checks rules of this workspace that the compiler and clippy do not check.
 //!
-//! Every rule is a function from the text of the tree to findings, so each rule is tested on a small tree that
-//! breaks it. `clippy.toml` states which crates may use sockets, clocks, threads, processes and files; a lint of
-//! the workspace covers `unsafe`.
+//! Every rule is a function from the text of the tree to findings. Each rule can therefore be tested on a small tree
+//! that violates the rule. `clippy.toml` states which crates may use sockets, clocks, threads, processes and files; a
+//! lint of the workspace covers `unsafe`.
 
 mod data;
 mod docs;
@@ -77,7 +77,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode, String> {
     }
 }
 
-/// Every file below `root` outside [`SKIPPED`], ordered by path.
+/// Returns every file below `root` outside [`SKIPPED`], ordered by path.
 fn read_tree(root: &Path) -> Result<Vec<Source>, String> {
     let mut tree = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -110,7 +110,7 @@ fn read_tree(root: &Path) -> Result<Vec<Source>, String> {
     Ok(tree)
 }
 
-/// The pages of published runs, with empty texts: documents link to them.
+/// Returns the pages of published runs, with empty texts: documents link to them.
 fn published_runs(root: &Path) -> Vec<Source> {
     let runs = fs::read_dir(root.join("runs/published"));
     let names = runs.into_iter().flatten().flatten();
@@ -127,7 +127,7 @@ fn published_runs(root: &Path) -> Vec<Source> {
         .collect()
 }
 
-/// The output of `cargo metadata` for the workspace, as JSON.
+/// Returns the output of `cargo metadata` for the workspace, as JSON.
 fn metadata(root: &Path) -> Result<String, String> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps"])

@@ -122,7 +122,7 @@ fn private_places(source: &Source) -> Vec<Finding> {
                     .find(|folder| line.contains(**folder))
                     .map(|folder| (*folder).to_owned())
             })
-            .map(|prefix| format!("names a place below {prefix}"))
+            .map(|prefix| format!("contains a path below {prefix}"))
     })
     .map(|(line, what)| Finding {
         path: source.path.clone(),
@@ -188,7 +188,7 @@ fn is_name(name: &str) -> bool {
             .all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
 }
 
-/// The lines of `text` for which `look` returns a finding.
+/// Returns the lines of `text` for which `look` returns a finding.
 fn find<'a>(
     text: &'a str,
     look: impl Fn(&str) -> Option<String> + 'a,

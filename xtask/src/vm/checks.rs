@@ -6,7 +6,7 @@ use serde_json::Value;
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     made: Vec<Check>,
-    /// The place in which doctor runs, its exit code, and its output so far.
+    /// The environment in which doctor runs, its exit code, and its output so far.
     doctor: Option<(String, String, String)>,
     done: bool,
 }
@@ -123,7 +123,7 @@ fn judge(text: &str, is_user: bool) -> Result<String, String> {
             limits += 1;
             let expected = !(is_user && ROOTS.contains(&name));
             if able != expected {
-                return Err(format!("{name} is {able}: {detail}"));
+                return Err(format!("{name} has able = {able}: {detail}"));
             }
         }
     }
@@ -173,7 +173,10 @@ mod tests {
     fn a_doctor_report_with_a_false_ability_is_an_error() {
         assert!(judge(&doctor(true, "there"), false).is_ok());
         let error = judge(&doctor(false, "refused"), false).unwrap_err();
-        assert!(error.contains("limit 0 is false: refused"), "{error}");
+        assert!(
+            error.contains("limit 0 has able = false: refused"),
+            "{error}"
+        );
         let error = judge(&doctor(false, "run as root"), false).unwrap_err();
         assert!(error.contains("advises root"), "{error}");
         assert!(judge("Killed", false).is_err());

@@ -1,4 +1,4 @@
-//! The guest's disks, made of Debian packages and programs of this machine, in `target/vm`.
+//! Builds the guest's disks in `target/vm` from Debian packages and from programs of this machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ const NEEDED: &[(&str, &str)] = &[
     ("gzip", "gzip"),
 ];
 
-/// The package that depends on the newest kernel, and the package of the guest's first programs.
+/// The package that depends on the newest kernel, and the package with BusyBox for the guest's initial file system.
 const KERNEL: &str = "linux-image-cloud-amd64";
 const BUSYBOX: &str = "busybox-static";
 
@@ -51,7 +51,7 @@ mount -t ext4 -o rw /dev/vda /new
 exec switch_root /new /sbin/init
 ";
 
-/// Folders in which Debian keeps programs, some of them not on every user's PATH.
+/// The program folders of Debian, some of which are not on every user's PATH.
 const PATHS: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
 /// A guest that is ready to start.
@@ -135,7 +135,7 @@ impl Image {
             link("busybox", &tree.join("bin").join(name))?;
         }
         for (n, name) in MODULES.iter().enumerate() {
-            // Some kernels have some of these modules built in.
+            // A kernel may have this module built in.
             if let Some(file) = find_below(modules, &format!("{name}.ko")) {
                 copy(&file, &tree.join(format!("m/{n:02}-{name}.ko")))?;
             }
@@ -235,7 +235,7 @@ impl Image {
     }
 }
 
-/// The folder of the kernel that the kernel metapackage depends on.
+/// Returns the folder of the kernel that the kernel metapackage depends on.
 fn kernel_package(packages: &Path) -> Result<PathBuf, String> {
     let newest = downloaded(packages, KERNEL)?;
     let mut command = Command::new("dpkg-deb");
@@ -247,7 +247,7 @@ fn kernel_package(packages: &Path) -> Result<PathBuf, String> {
     unpacked(packages, name.trim())
 }
 
-/// The file of a package, downloaded if it is missing.
+/// Returns the file of a package. Downloads a missing file.
 fn downloaded(packages: &Path, name: &str) -> Result<PathBuf, String> {
     let there = || {
         let entries = fs::read_dir(packages).into_iter().flatten().flatten();
@@ -269,7 +269,7 @@ fn downloaded(packages: &Path, name: &str) -> Result<PathBuf, String> {
     there().ok_or_else(|| format!("apt-get downloaded no {name}"))
 }
 
-/// The folder of a package, unpacked if it is missing.
+/// Returns the folder of a package. Unpacks a missing package.
 fn unpacked(packages: &Path, name: &str) -> Result<PathBuf, String> {
     let folder = packages.join(name);
     if !folder.exists() {

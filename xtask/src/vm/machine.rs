@@ -11,11 +11,11 @@ use super::image::Image;
 /// Memory of the guest, in MiB.
 const MEMORY: &str = "2048";
 
-/// Least size of the disk that holds the commands, in bytes.
+/// Minimum size of the disk with the commands, in bytes.
 const COMMANDS: u64 = 65_536;
 
-/// Kernel parameters: a serial console, control groups v1 off, a reboot (which ends the machine) on panic, and
-/// no panic when the host is so busy that the emulated timer is late.
+/// Kernel parameters: a serial console, no control groups v1, and a reboot (which ends the machine) on panic. A late
+/// emulated timer on a busy host causes no panic.
 const PARAMETERS: &str = "console=ttyS0 quiet loglevel=3 panic=-1 no_timer_check cgroup_no_v1=all";
 
 /// The machine's process, killed on drop.

@@ -1,10 +1,10 @@
 //! `cargo xtask vm`: tests this program on a kernel that has only control groups v2.
 //!
 //! Nearly every machine has only v2, and a machine with v1 or both cannot show how the program behaves with v2 only.
-//! Therefore this command starts Debian's cloud kernel in `qemu-system-x86_64` without hardware acceleration, with the
-//! program and a few others on a disk. A script in the guest tests every limit: in the root group, in a session created
-//! by systemd, in a user's delegated scope and in a container. The script reads the limits from outside the program
-//! while the program measures. The figures measured in the guest are meaningless.
+//! Therefore this command starts Debian's cloud kernel in `qemu-system-x86_64` without hardware acceleration, with this
+//! program and a few other programs on a disk. A script in the guest tests every limit: in the root group, in a session
+//! created by systemd, in a user's delegated scope and in a container. The script reads the limits from outside the
+//! program while the program measures. The figures measured in the guest are meaningless.
 
 mod checks;
 mod image;
@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     /// Stop the guest after S seconds, even if checks remain.
     #[arg(long, value_name = "S", default_value_t = 1500)]
     seconds: u64,
-    /// Run only doctor, one trial with every limit, and the check for leftovers, in each place.
+    /// In each environment, run only doctor, one trial with every limit, and the check for leftovers.
     #[arg(long)]
     brief: bool,
     /// Instead of the checks, run these commands (a bash script) as root in the guest, and print its console.

@@ -12,7 +12,7 @@ use crate::text::{Align, Grid, hanging};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Named {
-    /// A resource.
+    /// One resource.
     Resource(Resource),
     /// Several resources together.
     Together,
@@ -35,7 +35,7 @@ impl Named {
 }
 
 impl Verdict {
-    /// The column of the table for the verdict.
+    /// Returns the table column in which the verdict is counted.
     pub fn as_named(&self) -> Named {
         match &self.outcome {
             Outcome::Limited { resource, .. } => Named::Resource(*resource),
@@ -66,7 +66,7 @@ impl Confusion {
         Confusion::default()
     }
 
-    /// Records what a verdict on a set-up named. The table keeps set-ups in the order of their first record.
+    /// Counts a verdict on a set-up. Set-ups appear in the order in which they were first recorded.
     pub fn record(&mut self, setup: &str, planted: Resource, named: Named) {
         let same = |row: &&mut Row| row.setup == setup && row.planted == planted;
         match self.rows.iter_mut().find(same) {
@@ -85,7 +85,7 @@ impl Confusion {
         (self.rows.iter().map(Row::right).sum(), all)
     }
 
-    /// Number of verdicts that named another resource than the planted one, or several together. Undecided
+    /// Number of verdicts that named a resource other than the planted one, or several resources together. Undecided
     /// and invalid verdicts do not count.
     pub fn wrong(&self) -> usize {
         let wrong = |row: &Row| {
@@ -99,7 +99,7 @@ impl Confusion {
         self.rows.iter().map(wrong).sum()
     }
 
-    /// The table as text. If the columns' names do not fit into `width`, the columns are numbered.
+    /// Formats the table as text. If the names of the columns do not fit into `width`, numbers replace them.
     pub fn text(&self, width: usize) -> String {
         let columns = self.columns();
         let mut aligns = vec![Align::Left, Align::Left];
@@ -207,8 +207,8 @@ impl Confusion {
         )
     }
 
-    /// The columns that occur, and those of all planted resources, so that the table always
-    /// contains its diagonal.
+    /// The columns with at least one verdict, and the columns of all planted resources. So the table always contains
+    /// its diagonal.
     fn columns(&self) -> Vec<Named> {
         let planted = self.rows.iter().map(|row| Named::Resource(row.planted));
         let named = self.rows.iter().flat_map(|row| row.named.iter().copied());

@@ -4,39 +4,38 @@ use serde::{Deserialize, Serialize};
 
 use crate::statistics::{Estimate, Interval};
 
-/// A limit has the effect [`Effect::Limits`] if its elasticity is at least this and its interval
-/// lies above [`LIMITS_LOW`].
+/// The smallest elasticity with the effect [`Effect::Limits`]. The lower end of its interval must also be at least
+/// [`LIMITS_LOW`].
 const LIMITS: f64 = 0.5;
-/// The lower end of the elasticity's interval must be at least this. Three pairs that differ only at random
-/// are all above zero with probability 1/8, so an interval above zero is not enough.
+/// The smallest lower end of the elasticity's interval for [`Effect::Limits`]. Zero is too low a threshold: by chance
+/// alone, three pairs are all above zero with probability 1/8.
 const LIMITS_LOW: f64 = 0.25;
-/// A limit also has this effect if a step of any size raises throughput by at least this share. A large step
-/// may be cheap, for example a backlog ten times as long.
+/// The smallest gain in throughput with the effect [`Effect::Limits`], for a step of any size. A large step may be
+/// cheap, for example a backlog ten times as long.
 const LIMITS_GAIN: f64 = 0.25;
-/// The lower end of the interval of that gain must be at least this.
+/// The smallest lower end of the interval of that gain.
 const LIMITS_GAIN_LOW: f64 = 0.1;
-/// A limit contributes if the lower end of the elasticity's interval is above this; noise and common drift
-/// stay below.
+/// A limit has the effect [`Effect::Contributes`] if the lower end of the elasticity's interval is above this value.
+/// Noise and common drift stay below it.
 const CONTRIBUTES: f64 = 0.1;
-/// A limit has no effect if the interval of its elasticity lies below this and that of the gain
-/// below [`NOT_GAIN`].
+/// The upper end of the elasticity's interval must be below this value for [`Effect::DoesNot`].
 const NOT: f64 = 0.25;
-/// The upper end of the gain from the step must be below this.
+/// The upper end of the interval of the gain must also be below this value for [`Effect::DoesNot`].
 const NOT_GAIN: f64 = 0.12;
 
 /// The effect of a limit on a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// Relief makes the figure worse, as more workers do if memory is short.
+    /// Relief makes the figure worse. For example, more workers do so if memory is short.
     Harms,
-    /// Relief has no effect, or almost none.
+    /// Relief has no effect, or a negligible one.
     DoesNot,
     /// The interval is too wide to decide.
     Undecided,
-    /// Relief helps, but less than for [`Effect::Limits`].
+    /// Relief helps, but less than [`Effect::Limits`] requires.
     Contributes,
-    /// Relief helps: the elasticity is at least one half, or the gain is at least a quarter.
+    /// Relief helps: the elasticity is at least 0.5, or the gain is at least 25 %.
     Limits,
 }
 
@@ -53,15 +52,14 @@ impl Effect {
     }
 }
 
-/// The effect that an elasticity shows. A positive elasticity means that relief helps. The `simultaneous`
-/// interval must show that there is an effect; the interval of the estimate alone is sufficient to show that
-/// there is none.
+/// Returns the effect that an elasticity shows. A positive elasticity means that relief helps. An effect must be shown
+/// by the `simultaneous` interval. For the absence of an effect, the interval of the estimate alone is sufficient.
 pub(super) fn effect(elasticity: Estimate, simultaneous: Option<Interval>, relief: f64) -> Effect {
     let Some(single) = elasticity.interval else {
         return Effect::Undecided;
     };
     let all = simultaneous.unwrap_or(single);
-    // The relative gain of the figure from this relief. For a squeeze: the gain from undoing the squeeze.
+    // The relative gain of the figure from this relief. For a squeeze, it is the gain from undoing the squeeze.
     let gain = |elasticity: f64| gain(elasticity, relief);
     let in_proportion = elasticity.value >= LIMITS;
     let outright = gain(elasticity.value) >= LIMITS_GAIN;
@@ -85,7 +83,7 @@ pub(super) fn effect(elasticity: Estimate, simultaneous: Option<Interval>, relie
     Effect::Undecided
 }
 
-/// Whether an elasticity of this size means that the resource limits, by either criterion of [`effect`].
+/// Whether an elasticity of this size satisfies [`LIMITS`] or [`LIMITS_GAIN`].
 pub(super) fn reaches_a_limit(elasticity: f64, relief: f64) -> bool {
     elasticity >= LIMITS || gain(elasticity, relief) >= LIMITS_GAIN
 }

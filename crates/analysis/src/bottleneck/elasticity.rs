@@ -1,7 +1,7 @@
 //! How much throughput and latency change with a step of a limit.
 //!
 //! The elasticity of throughput X to a limit L is d ln X / d ln L: 1 if 25 % more of the limit gives 25 % more
-//! throughput, 0 if it gives no more throughput. A step of factor *f* that changes throughput from X to X′ estimates the
+//! throughput, 0 if throughput does not change. A step of factor *f* that changes throughput from X to X′ estimates the
 //! elasticity as ln(X′/X) / ln *f*. Each replicate gives one estimate, because both loads use the same random numbers.
 //! The interval is Student's t over replicates.
 //!
@@ -9,14 +9,16 @@
 //! positive elasticity of throughput and a negative elasticity of latency mean that relief helps.
 //!
 //! Relieving a limit shows whether it limits now; squeezing it shows whether it is near. For example, relief of a
-//! resource that is used to 90 % gains nothing, but a squeeze by a fifth costs throughput. So if a relief was measured,
+//! resource at 90 % utilisation gains nothing, but a squeeze by 20 % costs throughput. So if a relief was measured,
 //! only the relief decides.
 //!
 //! Several limits are tested, and each may seem to have an effect by chance. So an effect counts only if the simultaneous
-//! interval shows it too. The simultaneous intervals cover together with the level of one interval (Bonferroni,
-//! [`simultaneous_level`]), whatever the dependence that the shared baselines cause. No correction is needed to show that
-//! a limit has no effect. A verdict by elimination requires this finding for every other limit, and is wrong only if the
-//! finding is wrong for the resource that limits (an intersection-union test: R. L. Berger, Technometrics 24, 1982).
+//! interval also shows it. The simultaneous intervals together have the coverage of one interval (Bonferroni,
+//! [`simultaneous_level`]). This is also true for dependent intervals, as with shared baselines.
+//!
+//! No correction is needed to show that a limit has no effect. A verdict by elimination requires this result for every
+//! other limit. It is wrong only if the result for the true bottleneck is wrong (an intersection-union test:
+//! R. L. Berger, Technometrics 24, 1982).
 
 use std::collections::BTreeMap;
 
@@ -26,8 +28,8 @@ use super::effect::{effect, reaches_a_limit};
 use super::{Effect, Observation, Resource};
 use crate::statistics::{Estimate, Interval, Intervals, Resolution, mean, simultaneous_level};
 
-/// Throughputs that agree in all replicates are not exact: a window counts whole exchanges, and some exchanges begin
-/// before it or end after it.
+/// The resolution of a logarithm of throughput. Equal throughputs of all replicates are not exact: a window counts
+/// whole exchanges, and some exchanges cross its start or end.
 const RESOLUTION: Resolution = Resolution {
     absolute: 0.001,
     relative: 0.0,
@@ -79,7 +81,7 @@ impl Response {
         change(self.latency, self.relief)
     }
 
-    /// Whether the interval of throughput allows that the resource is the bottleneck, by either criterion of [`effect`].
+    /// Whether the resource may be the bottleneck, by the interval of throughput and the criteria of [`effect`].
     pub(super) fn may_limit(&self) -> bool {
         self.throughput
             .interval
@@ -133,7 +135,7 @@ impl Elasticity {
         self.responses.iter().any(Response::is_relief)
     }
 
-    /// Whether the limit is near: some squeeze of it has the effect [`Effect::Limits`] on throughput.
+    /// Whether the limit is near: a squeeze has the effect [`Effect::Limits`] on throughput.
     pub fn is_near(&self) -> bool {
         let squeezed = self
             .responses
@@ -149,8 +151,8 @@ impl Elasticity {
 ///
 /// Only valid observations with a throughput and a latency above zero count. A changed load is paired with the
 /// baseline of the same replicate. Several observations of the same kind in one replicate (a baseline before and
-/// after) count as their geometric mean. `intervals` is the level of each interval, and of all simultaneous intervals
-/// together.
+/// after) are replaced by their geometric mean. `intervals` is the level of each interval, and the joint level of all
+/// simultaneous intervals.
 pub fn elasticities(observations: &[Observation], intervals: Intervals) -> Vec<Elasticity> {
     let levels = Levels {
         single: intervals,
@@ -193,7 +195,7 @@ pub fn elasticities(observations: &[Observation], intervals: Intervals) -> Vec<E
         .collect()
 }
 
-/// The number of steps of all limits from which a verdict picks: distinct changes, including those without a valid load.
+/// The number of distinct steps of all limits, including steps without a valid load.
 pub fn comparisons(observations: &[Observation]) -> usize {
     let mut steps: Vec<(Resource, u64)> = observations
         .iter()
@@ -256,7 +258,7 @@ fn factors(observations: &[&Observation], resource: Resource) -> Vec<(f64, f64)>
     factors
 }
 
-/// The response to one step; `None` when there is no pair of loads.
+/// The response to one step; `None` without a pair of loads.
 fn response(
     levels: Levels,
     baseline: &BTreeMap<u32, Logarithms>,
@@ -306,8 +308,8 @@ fn negated(interval: Interval) -> Interval {
     }
 }
 
-/// The relative change that an elasticity means at a relief. The conversion is monotonic, so the ends of the interval
-/// remain ends; they change places when the relief is negative.
+/// Converts an elasticity to the relative change at a relief. The conversion is monotonic, so the ends of the interval
+/// remain ends. They are swapped if the relief is negative.
 fn change(elasticity: Estimate, relief: f64) -> Estimate {
     let of = |elasticity: f64| (elasticity * relief).exp_m1();
     Estimate {

@@ -1,5 +1,5 @@
-//! The resource that was exhausted first, by the probes at a load that fails. The same figures at a load that works
-//! are given for comparison.
+//! The resource that was exhausted first, by the probes at a load that fails. The probes at a load that works are given
+//! for comparison.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use super::suspicion::machine_is_saturated;
 use super::words::{count, hundredths, number, percent};
 use super::{Confidence, Resource, Signals, Suspicion, suspect};
 
-/// A share of refusals below this is not reported.
+/// The smallest share of refusals that is reported.
 const LEAST_REFUSED: f64 = 0.0005;
 
 /// The resource that was exhausted first between two loads.
@@ -37,15 +37,15 @@ pub struct Figure {
 }
 
 impl GaveOut {
-    /// Whether the resource can be exhausted: it is a limit of the host, the server or the link. A long round trip is not an
-    /// exhausted resource.
+    /// Whether the resource can be exhausted. It must be a limit of the host, the server or the link, and not the round
+    /// trip.
     pub fn can_name(resource: Resource) -> bool {
         resource.is_a_limit() && resource != Resource::RoundTrip
     }
 }
 
 impl Figure {
-    /// Both values as text, as in `96 %`; a dash if the kernel does not report the value.
+    /// Both values as text, as in `96 %`; a dash replaces a missing value.
     pub fn words(&self) -> [String; 2] {
         [self.works, self.fails].map(|value| match value {
             Some(share) if self.is_share => percent(share),
@@ -55,8 +55,8 @@ impl Figure {
     }
 }
 
-/// The resource that was exhausted first between the load that works and the load that fails. `refused` is the share of
-/// exchanges with a status of 400 or above at the load that fails.
+/// Returns the resource that was exhausted first between the load that works and the load that fails. `refused` is the
+/// share of exchanges with a status of 400 or above at the load that fails.
 pub fn gave_out(works: &Signals, fails: &Signals, refused: f64) -> GaveOut {
     let figures = figures(works, fails);
     if machine_is_saturated(fails) {
@@ -65,7 +65,7 @@ pub fn gave_out(works: &Signals, fails: &Signals, refused: f64) -> GaveOut {
             resource: Some(Resource::Cpu),
             confidence: Some(Confidence::Likely),
             text: format!(
-                "the processor time of the machine was exhausted first: its processors were idle for {idle}, while the \
+                "the CPU time of the machine was exhausted first: its processors were idle for {idle}, while the \
                  server did not use its quota; other programs, including the generator, used the rest"
             ),
             figures,
@@ -87,38 +87,38 @@ pub fn gave_out(works: &Signals, fails: &Signals, refused: f64) -> GaveOut {
     }
 }
 
-/// Whether a suspicion is a resource that is nearly used up.
+/// Whether the suspected resource is exhausted.
 fn is_exhausted(suspicion: &Suspicion) -> bool {
     GaveOut::can_name(suspicion.resource) && suspicion.confidence >= Confidence::Likely
 }
 
-/// The name of the exhausted resource. Without a quota, the processor time is that of the machine.
+/// The name of the exhausted resource. Without a CPU quota, the CPU time belongs to the machine and not to the host.
 fn noun(suspicion: &Suspicion, fails: &Signals) -> &'static str {
     let is_quota = fails.throttled_periods.is_some();
     match suspicion.resource {
-        Resource::Cpu if !is_quota => "processor time of the machine",
+        Resource::Cpu if !is_quota => "CPU time of the machine",
         other => other.noun(),
     }
 }
 
-/// A clause about refusals, if there are any. An exhausted resource can cause them, but also a limit in the server's
+/// A clause about refusals, if there are any. They may come from the exhausted resource or from a limit in the server's
 /// configuration.
 fn refusals(share: f64) -> String {
     match share >= LEAST_REFUSED {
         true => format!(
-            "; {} of the exchanges had a status of 400 or above, which a limit in the server's configuration causes too",
+            "; {} of the exchanges had a status of 400 or above; a limit in the server's configuration can also cause this",
             percent(share)
         ),
         false => String::new(),
     }
 }
 
-/// The figures that at least one of the two loads has.
+/// The figures that were measured at one or both of the loads.
 fn figures(works: &Signals, fails: &Signals) -> Vec<Figure> {
     type Read = fn(&Signals) -> Option<f64>;
     let quota = fails.cpu_quota_cores.map_or_else(
-        || "processor time".to_owned(),
-        |cores| format!("processor time of {} cores", hundredths(cores)),
+        || "CPU time".to_owned(),
+        |cores| format!("CPU time of {} cores", hundredths(cores)),
     );
     let memory = fails.memory_limit.map_or_else(
         || "memory, of its limit".to_owned(),
@@ -197,7 +197,7 @@ mod tests {
         assert!(
             found
                 .text
-                .starts_with("the host's processor time was exhausted first: the host used 99"),
+                .starts_with("the host's CPU time was exhausted first: the host used 99"),
             "{found:?}"
         );
         let first = &found.figures[0];
@@ -225,7 +225,7 @@ mod tests {
         };
         let found = gave_out(&signals(0.4, Some(0.0)), &fails, 0.0);
         assert!(
-            found.text.starts_with("the processor time of the machine"),
+            found.text.starts_with("the CPU time of the machine"),
             "{found:?}"
         );
     }

@@ -1,5 +1,5 @@
-//! A verdict as a section of a report, and as a separate page: the bottleneck, elasticities as
-//! points with their intervals, and the measurements of the probes.
+//! A verdict as a section of a report, and as a separate page. It shows the bottleneck, the elasticities as points with
+//! their intervals, and the measurements of the probes.
 
 use maud::{Markup, html};
 
@@ -132,7 +132,7 @@ fn row(ranked: &Ranked, response: &Response, effect: Option<Effect>) -> Markup {
 
 fn probes(suspicions: &[&Suspicion]) -> Markup {
     html! {
-        h3 { "What the probes measured in the unchanged trial" }
+        h3 { "Measurements of the probes in the unchanged trial" }
         dl.facts {
             @for suspicion in suspicions {
                 dt { (suspicion.resource.name()) ", " (suspicion.confidence.words()) }

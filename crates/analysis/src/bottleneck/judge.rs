@@ -10,19 +10,19 @@ use super::{
 };
 use crate::statistics::{Estimate, Intervals};
 
-/// Judges which resource limited a load, from loads with unchanged limits (baselines) and loads with one limit
-/// changed. `intervals` is the level of the intervals. An effect of a limit counts at the simultaneous level of all
-/// limits, so the error rate of the verdict is that of one interval of this level ([`Elasticity`]).
+/// Judges which resource limited a load, from loads with unchanged limits (baselines) and loads with one limit changed.
+/// `intervals` is the level of the intervals. An effect of a limit counts only at the simultaneous level of all limits.
+/// So the verdict has the error rate of one interval ([`Elasticity`]).
 ///
 /// The checks run in this order:
 ///
-/// 1. Without a valid baseline, or with more invalid baselines than valid ones: invalid.
+/// 1. No baseline is valid, or more baselines are invalid than valid: invalid.
 /// 2. A limit is named if its relief raises throughput. If only a squeeze was possible, the limit must also be
 ///    saturated. Of several such limits, the one with the largest elasticity is named. If a cause and its consequence
 ///    cannot be distinguished, the cause is named.
-/// 3. Several limits each cost throughput when squeezed, and none gains throughput when relieved alone: together.
+/// 3. A squeeze of any of several limits costs throughput, and relief of only one does not help: together.
 /// 4. An interval is too wide, or a saturated resource was not varied: undecided.
-/// 5. No limit was found: the remaining candidate is named by elimination.
+/// 5. Otherwise, the remaining candidate is named by elimination.
 pub fn judge(observations: &[Observation], intervals: Intervals) -> Verdict {
     let counts = Counts::of(observations);
     let baselines = observations.iter().filter(|o| o.change.is_none());
@@ -140,7 +140,7 @@ impl Case {
             .unwrap_or_else(|| self.by_elimination())
     }
 
-    /// The limit that the perturbations name.
+    /// The limit that the perturbations name; `None` if they name no limit.
     fn limiting(&self) -> Option<Outcome> {
         let mut candidates: Vec<&Elasticity> = self.limits_that(|elasticity| {
             elasticity.effect == Effect::Limits
@@ -160,10 +160,9 @@ impl Case {
         Some(Outcome::Limited { resource, basis })
     }
 
-    /// Whether a resource that was only squeezed is at its limit without the squeeze. The evidence is either the
-    /// probes, or a throughput that fell nearly in proportion. (If the share u of a resource is used and the
-    /// resource is squeezed by f, f/u of the throughput remains: an elasticity of 0.75 at a step of 1.5 means a use
-    /// of 90 %.)
+    /// Whether a resource that was only squeezed is also at its limit without the squeeze. The evidence is either the
+    /// probes, or a throughput that fell almost in proportion. (At utilisation u, a squeeze by f leaves f/u of the
+    /// throughput. So an elasticity of 0.75 at a step of 1.5 means a utilisation of 90 %.)
     fn is_at_its_limit(&self, squeezed: &Elasticity) -> bool {
         let in_proportion = |response: &Response| response.throughput.value >= 0.75;
         match self.confidence(squeezed.resource) {
@@ -173,8 +172,8 @@ impl Case {
         }
     }
 
-    /// The reason why an elasticity may be noise: relief of another resource, which cannot do harm, reduced
-    /// throughput by at least as much.
+    /// The reason why an elasticity may be noise: relief of another resource reduced throughput by at least as much,
+    /// although that relief cannot do harm.
     fn noise_like(&self, found: &Elasticity) -> Option<String> {
         let size = found.clearest()?.throughput.value;
         let harm = self
@@ -191,8 +190,8 @@ impl Case {
         ))
     }
 
-    /// More workers help a server that computes on one thread, because they use other cores. Then the core is the
-    /// limit, not the number of workers.
+    /// The resource to name. If a server computes on one thread, more workers help because they use other cores. Then
+    /// the limit is the core, and not the number of workers.
     fn renamed(&self, resource: Resource) -> Resource {
         let core = self.confidence(Resource::OneCore);
         match resource {
@@ -206,8 +205,8 @@ impl Case {
         let mut shared = self.limits_that(|elasticity| {
             elasticity.effect == Effect::Contributes && elasticity.was_relieved()
         });
-        // The elasticities to all resources add up to 1. If the sum for the varied limits is less than half, most
-        // of the effect is due to something that was not varied.
+        // The elasticities to all resources add up to 1. A sum below 0.5 for the varied limits means that most of the
+        // effect is due to something that was not varied.
         let values = shared
             .iter()
             .filter_map(|e| Some(e.clearest()?.throughput.value));
@@ -227,8 +226,8 @@ impl Case {
         Some(Outcome::Together { resources })
     }
 
-    /// The processors of the machine were used up, and not by the host alone. No step of the host's limits shows
-    /// this, and elimination would wrongly name the server itself.
+    /// The processors of the machine were saturated, and not by the host alone. No step of the host's limits can show
+    /// this, so elimination would wrongly name the server itself.
     fn starved(&self) -> Option<Outcome> {
         if !machine_is_saturated(&self.signals) {
             return None;
@@ -301,7 +300,7 @@ impl Case {
         None
     }
 
-    /// The verdict that remains when no varied resource is the bottleneck.
+    /// The verdict by elimination: no varied resource is the bottleneck.
     fn by_elimination(&self) -> Outcome {
         let named = |resource| Outcome::Limited {
             resource,
@@ -327,12 +326,12 @@ impl Case {
         let waits = unexplained_wait(&self.signals).is_some_and(|(_, share)| share >= 0.5);
         let paused = self.confidence(Resource::Load) == Some(Confidence::Strong);
         match self.elasticity(Resource::Load).map(|load| load.effect) {
-            // More users raise throughput: either the load offers too little, or each user waits in the server.
+            // More users raise throughput: either the load offers too little, or each request waits in the server.
             Some(Effect::Limits | Effect::Contributes) if waits && !paused => {
                 named(Resource::ServerItself)
             }
             Some(Effect::Limits | Effect::Contributes) => named(Resource::Load),
-            // More users do not raise throughput, and no limit of the host is the reason.
+            // More users do not raise throughput, and no limit of the host is the cause.
             Some(Effect::DoesNot | Effect::Harms) => named(Resource::ServerItself),
             Some(Effect::Undecided) | None if paused => named(Resource::Load),
             Some(Effect::Undecided) | None if waits => named(Resource::ServerItself),
@@ -425,7 +424,7 @@ impl Case {
             && resource.is_a_limit()
         {
             remarks.push(format!(
-                "no probe showed the {} saturated; its effect is known from varying it alone",
+                "no probe showed saturation of the {}; only the perturbation shows its effect",
                 resource.noun()
             ));
         }
@@ -449,13 +448,13 @@ impl Case {
             });
             for other in others {
                 remarks.push(format!(
-                    "{}, so that it {} as well",
+                    "{}, so this resource {} as well",
                     described(other),
                     other.effect.words()
                 ));
             }
         }
-        // Limits that raise throughput have already been reported with their effect on latency.
+        // Limits that raise throughput are already reported, with their effect on latency.
         let latency: Vec<String> = self
             .limits_that(|elasticity| elasticity.on_latency >= Effect::Contributes)
             .into_iter()
@@ -469,7 +468,10 @@ impl Case {
             })
             .collect();
         if !latency.is_empty() {
-            remarks.push(format!("latency responds to more: {}", list(&latency)));
+            remarks.push(format!(
+                "limits that change only latency: {}",
+                list(&latency)
+            ));
         }
         for harm in self
             .elasticities
@@ -520,7 +522,7 @@ impl Case {
         Some(self.suspicion(resource)?.confidence)
     }
 
-    /// Limits of host, server and network that satisfy the condition.
+    /// The limits of host, server and network that satisfy the condition.
     fn limits_that(&self, is: impl Fn(&Elasticity) -> bool) -> Vec<&Elasticity> {
         self.elasticities
             .iter()
@@ -529,7 +531,7 @@ impl Case {
     }
 }
 
-/// Orders the stronger limit first. A relief is stronger evidence than a squeeze. If two limits cannot be
+/// Orders limits by strength, the stronger first. A relief is stronger evidence than a squeeze. If two limits cannot be
 /// distinguished, the cause comes before its consequence. Otherwise the larger elasticity comes first.
 fn stronger(a: &Elasticity, b: &Elasticity) -> Ordering {
     let by_relief = b.was_relieved().cmp(&a.was_relieved());

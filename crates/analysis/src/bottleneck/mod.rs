@@ -1,37 +1,39 @@
 //! Which resource limited a load on a server.
 //!
-//! A probe that shows a full resource does not show that this resource limits. A page cache always fills its memory, a disk is
-//! busy because memory is short, an accept queue is full because all workers are busy. So a verdict needs two kinds of
-//! evidence. *Saturation* is what the probes measured under the unchanged load ([`suspect`]). *Perturbation* is the change of
-//! throughput when one limit is changed by a step and everything else stays unchanged ([`elasticities`]). [`judge()`] names a
-//! resource if both agree, or if the perturbation alone is decisive. It reports resources about which they disagree.
+//! A probe that shows a full resource does not show that this resource limits. A page cache always fills its memory, a
+//! disk is busy because memory is short, an accept queue is full because all workers are busy. So a verdict needs two
+//! kinds of evidence. *Saturation* is the result of the probes under the unchanged load ([`suspect`]). *Perturbation*
+//! is the change of throughput when one limit is changed by a step and everything else stays unchanged
+//! ([`elasticities`]). [`judge()`] names a resource if both agree, or if the perturbation alone is decisive. It reports
+//! the resources for which they disagree.
 //!
-//! This module is a function of recorded numbers; other code runs the loads.
+//! This module evaluates recorded numbers; other code runs the loads.
 //!
 //! # Theory
 //!
-//! The theory is that of the operational laws (P. J. Denning and J. P. Buzen, "The operational analysis of queueing network
-//! models", ACM Computing Surveys 10(3), 1978; R. Jain, "The Art of Computer Systems Performance Analysis", 1991, chapter 33).
-//! Notation: an exchange has the demand D_i at resource i; throughput is X, latency R, the number of users N, and their pause
-//! Z.
+//! The theory consists of the operational laws (P. J. Denning and J. P. Buzen, "The operational analysis of queueing
+//! network models", ACM Computing Surveys 10(3), 1978; R. Jain, "The Art of Computer Systems Performance Analysis",
+//! 1991, chapter 33). Notation: an exchange has the demand D_i at resource i; throughput is X, latency R, the number of
+//! users N, and their pause Z.
 //!
-//! - utilisation: U_i = X D_i. The busiest resource is the one with the largest demand, and at the limit X = 1 / D_max:
-//!   throughput has elasticity 1 to the speed of that resource, and 0 to all others.
-//! - Little: N = X (R + Z). In a closed loop below saturation X = N / (R + Z). The elasticity of throughput to the speed of a
-//!   resource is then the resource's share of R + Z, and the elasticity to the number of users is 1. A round trip or a sleep
-//!   does limit such a load, but more users remove that limit.
-//! - Scaling all speeds (pauses included) scales throughput. So the elasticities to all speeds add up to 1. If those to the
-//!   varied limits add up to less, the rest is due to something that was not varied: the server itself, or the load.
+//! - Utilisation law: U_i = X D_i. The busiest resource has the largest demand. At saturation X = 1 / D_max, so
+//!   throughput has elasticity 1 to the speed of this resource, and 0 to all others.
+//! - Little's law: N = X (R + Z). In a closed loop below saturation X = N / (R + Z). The elasticity of throughput to
+//!   the speed of a resource is then the resource's share of R + Z, and the elasticity to the number of users is 1. A
+//!   round trip or a sleep limits such a load, but more users remove that limit.
+//! - Scaling all speeds (pauses included) scales throughput. So the elasticities to all speeds add up to 1. If the
+//!   elasticities to the varied limits add up to less, something that was not varied limits too: the server itself, or
+//!   the load.
 //!
-//! # What is easily confused, and how to distinguish it
+//! # Causes with similar symptoms, and how to distinguish them
 //!
-//! | | shown by | distinguished by |
+//! | causes | common symptom | distinguished by |
 //! |---|---|---|
-//! | quota or one core | processor busy | the quota's own use; the busiest thread; more quota does not help a single thread |
-//! | memory or disk | disk reads | refaults; which of the two gives more when relieved |
+//! | quota or one core | processor busy | utilisation of the quota; the busiest thread; more quota does not help a single thread |
+//! | memory or disk | disk reads | refaults; relief of the true cause gains more |
 //! | small window or link rate | slow transfers | link utilisation; a shorter round trip |
-//! | backlog or workers | accept queue full, connecting takes 1 s and 3 s | whether workers are free; a longer queue does not help |
-//! | server itself or load | nothing is saturated | a wait for the first byte that neither round trip nor processor explains; whether more users get more |
+//! | backlog or workers | accept queue full, connecting takes 1 s and 3 s | free workers; a longer queue does not help if workers are the limit |
+//! | server itself or load | nothing is saturated | a wait for the first byte beyond round trip and CPU time; more users gain throughput if the load is the limit |
 //!
 //! - [`Resource`], [`Observation`], [`Signals`]: the input
 //! - [`Verdict`]: the result; [`screen`], [`html`] and [`json`] show it

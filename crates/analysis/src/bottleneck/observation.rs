@@ -55,7 +55,7 @@ pub struct Observation {
     pub latency_p98: Duration,
     /// Share of exchanges that failed or had a status of 400 and above, 0 to 1.
     pub errors: f64,
-    /// What the probes measured during the load.
+    /// The measurements of the probes during the load.
     pub signals: Signals,
     /// Whether the generator and the path were valid.
     pub validity: Validity,
@@ -68,20 +68,20 @@ pub struct Observation {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Signals {
-    /// Processor time available to the host, in cores: its quota, or the number of its processors.
+    /// CPU time available to the host, in cores: its quota, or the number of its processors.
     pub cpu_quota_cores: Option<f64>,
-    /// Share of the available processor time that the host used.
+    /// Share of the available CPU time that the host used.
     pub cpu_of_quota: Option<f64>,
     /// Share of the quota's periods in which the host used up the quota.
     pub throttled_periods: Option<f64>,
-    /// Processor time of the server's busiest thread, as a share of one core.
+    /// CPU time of the server's busiest thread, as a share of one core.
     pub busiest_thread: Option<f64>,
-    /// Processor time of the host per exchange.
+    /// CPU time of the host per exchange.
     #[serde(with = "optional_seconds")]
     pub cpu_per_exchange: Option<Duration>,
     /// Share of the time in which a task of the host waited for a processor (PSI, some).
     pub cpu_pressure: Option<f64>,
-    /// Share of the whole machine's processor time that was idle, that is, not used by the host, the generator,
+    /// Share of the whole machine's CPU time that was idle, that is, not used by the host, the generator,
     /// the path or other programs.
     pub machine_idle: Option<f64>,
 
@@ -228,7 +228,7 @@ impl Signals {
     }
 }
 
-/// The means of the signals that are not plain numbers; all other signals are absent.
+/// The means of the times and of the memory limit; all other signals are `None`.
 fn times(all: &[&Signals]) -> Signals {
     let time = |field: fn(&Signals) -> Option<Duration>| {
         let values: Vec<Duration> = all.iter().filter_map(|s| field(s)).collect();

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
-    /// Processor time of the host: its quota, or all its processors.
+    /// CPU time of the host: its quota, or all its processors.
     Cpu,
-    /// One core, while other cores are idle: a server that computes on one thread.
+    /// One core, while other cores are idle; the server computes on one thread.
     OneCore,
     /// Memory, for the page cache and for programs.
     Memory,
@@ -21,8 +21,8 @@ pub enum Resource {
     DiskBytes,
     /// The rate of the link.
     LinkRate,
-    /// The round-trip time of the path. It limits exchanges with many round trips: short connections,
-    /// small windows. It is the only limit for which less is better.
+    /// The round-trip time of the path. It limits exchanges with many round trips, such as short connections and small
+    /// windows. It is the only limit for which less is better.
     RoundTrip,
     /// The number of connections that may wait to be accepted.
     Backlog,
@@ -33,9 +33,9 @@ pub enum Resource {
     ServerItself,
     /// The load offers no more requests: few users, long pauses, or the rate of an open loop.
     Load,
-    /// The load generator. A result that it limits is no evidence about the server.
+    /// The load generator. A result that is limited by the generator is no evidence about the server.
     Generator,
-    /// The emulator of the path. A result that it limits is no evidence about the server.
+    /// The emulator of the path. A result that is limited by the emulator is no evidence about the server.
     Path,
 }
 
@@ -76,10 +76,10 @@ impl Resource {
         }
     }
 
-    /// The name in a sentence, after *the*, as in `disk's operations per second`.
+    /// The name in a sentence, after the word "the", as in `disk's operations per second`.
     pub const fn noun(self) -> &'static str {
         match self {
-            Resource::Cpu => "host's processor time",
+            Resource::Cpu => "host's CPU time",
             Resource::OneCore => "speed of one core",
             Resource::Memory => "host's memory",
             Resource::DiskOperations => "disk's operations per second",
@@ -95,12 +95,12 @@ impl Resource {
         }
     }
 
-    /// The meaning of a verdict that this resource is the bottleneck, in one sentence.
+    /// The meaning of a verdict for this resource, in one sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Resource::Cpu => "requests wait for processor time of the host",
+            Resource::Cpu => "requests wait for CPU time of the host",
             Resource::OneCore => {
-                "one thread of the server is always busy, while the host has processor time left that this thread \
+                "one thread of the server is always busy, while the host has CPU time left that this thread \
                  cannot use"
             }
             Resource::Memory => {
@@ -122,7 +122,7 @@ impl Resource {
             }
             Resource::Workers => {
                 "every worker is occupied by a connection, and the next connection waits although the host has \
-                 processor time left"
+                 CPU time left"
             }
             Resource::ServerItself => {
                 "requests wait inside the server for something that is not a resource of its host: a lock, a timer, \
@@ -134,11 +134,11 @@ impl Resource {
         }
     }
 
-    /// What to do about this limit, in one sentence.
+    /// The remedy for this limit, in one sentence.
     pub const fn advice(self) -> &'static str {
         match self {
             Resource::Cpu => {
-                "give the host more processor time, or reduce the processor time per request: persistent \
+                "give the host more CPU time, or reduce the CPU time per request: persistent \
                  connections, files compressed in advance, another server"
             }
             Resource::OneCore => {
@@ -192,8 +192,8 @@ impl Resource {
         matches!(self, Resource::RoundTrip)
     }
 
-    /// Whether relief of the resource can make a load worse: more workers can if memory or processors are
-    /// short. If relief of any other limit of the host or the network makes a load worse, the cause is noise.
+    /// Whether relief of the resource can reduce throughput, as more workers do if memory or processors are short. For
+    /// any other limit of the host or the network, a reduced throughput is noise.
     pub const fn can_harm(self) -> bool {
         matches!(self, Resource::Backlog | Resource::Workers | Resource::Load)
     }

@@ -1,5 +1,5 @@
-//! A verdict as text for the terminal, readable without colour: the bottleneck, what to do, the
-//! effect of every step, and the measurements of the probes.
+//! A verdict as text for the terminal, readable without colour. It shows the bottleneck, the remedy, the effect of
+//! every step, and the measurements of the probes.
 
 use std::cmp::Reverse;
 
@@ -8,11 +8,11 @@ use super::{Basis, Outcome, Ranked, Resource, Suspicion, Verdict};
 use crate::statistics::Estimate;
 use crate::text::{Align, Grid, columns_of, hanging};
 
-/// The smallest width into which a table fits.
+/// The smallest width of a screen with a table, in columns.
 const LEAST: usize = 68;
-/// The smallest width at which the table has a column for latency.
+/// The smallest width of a table with a latency column.
 const MIDDLE: usize = 80;
-/// The smallest width at which the table has a scale beside the figures.
+/// The smallest width of a table with a scale.
 const ROOMY: usize = 100;
 /// Width of a scale in columns.
 const SCALE: usize = 21;
@@ -68,7 +68,7 @@ pub fn render(verdict: &Verdict, width: usize) -> String {
     }
     let suspicions = verdict.ranking.iter().filter_map(|r| r.suspicion.as_ref());
     let mut suspicions: Vec<&Suspicion> = suspicions.collect();
-    // The sort is stable: of equal suspicions, the one of the named resource stays first.
+    // The sort is stable: among equal suspicions, the suspicion of the named resource stays first.
     suspicions.sort_by_key(|suspicion| Reverse(suspicion.confidence));
     if !suspicions.is_empty() {
         text.push_str("\nsuspected from the probes, before any limit was varied\n");
@@ -91,7 +91,7 @@ fn suspected(suspicion: &Suspicion, width: usize) -> String {
         suspicion.resource.name(),
         suspicion.confidence.words()
     );
-    // This heading is longer than [`hanging`] allows, so the lines are indented here.
+    // This heading is longer than [`hanging`] accepts, so the lines are indented here.
     let indent = columns_of(&head);
     let mut text = String::new();
     let lines = crate::text::wrap(&suspicion.evidence.join("; "), width - indent);
@@ -164,7 +164,7 @@ fn words(resource: Resource, effect: super::Effect) -> &'static str {
     }
 }
 
-/// The line above the scales: the digits 0 and 1 at the positions of these elasticities.
+/// The line above the scales, with the digits 0 and 1 at the positions of these elasticities.
 fn ruler() -> String {
     let mut line = vec![' '; SCALE];
     for (value, mark) in [(0.0, '0'), (1.0, '1')] {
@@ -178,7 +178,7 @@ fn place(value: f64) -> usize {
     (share * (SCALE - 1) as f64).round() as usize
 }
 
-/// An interval as a line and its estimate as a point, drawn over a mark at zero.
+/// Draws an interval as a line and its estimate as a point, over a mark at zero.
 fn scale(estimate: &Estimate) -> String {
     let mut line = vec![' '; SCALE];
     line[place(0.0)] = '┊';

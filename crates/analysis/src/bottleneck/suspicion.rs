@@ -13,18 +13,17 @@ use serde::{Deserialize, Serialize};
 use super::words::{percent, time};
 use super::{Resource, Signals};
 
-/// A resource used to at least this share is saturated; the rest is within the granularity of quotas and of
-/// sampling.
+/// The utilisation from which a resource is saturated. It is below 1 because of the granularity of quotas and sampling.
 const FULL: f64 = 0.95;
-/// From this use on, bursts have to wait for the resource.
+/// The utilisation from which bursts wait for the resource.
 const NEARLY: f64 = 0.85;
-/// A machine with an idle share below this has no processor time left.
+/// Below this idle share, a machine has no CPU time left.
 const EXHAUSTED: f64 = 0.05;
-/// With an idle share below this, threads that wake each other up may find no free processor.
+/// Below this idle share, threads that wake each other up may find no free processor.
 const SCARCE: f64 = 0.25;
-/// A host lacks processor time if its processes wait for a processor for more than this share of the time.
+/// Above this share of time in which its processes wait for a processor, a host lacks CPU time.
 const WAITED: f64 = 0.10;
-/// From this use on, the use is reported.
+/// The utilisation from which it is reported.
 const MUCH: f64 = 0.70;
 
 /// A resource that is suspected from the probes of one load.
@@ -44,7 +43,7 @@ pub struct Suspicion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// The evidence points to the resource, but other causes would show the same.
+    /// The evidence indicates the resource, but other causes have the same symptoms.
     Possible,
     /// The resource is saturated or nearly saturated, but another limit may be the cause.
     Likely,
@@ -63,8 +62,8 @@ impl Confidence {
     }
 }
 
-/// The resources that are suspected from the probes of one load, or from the means of several. The strongest
-/// suspicion comes first; of equal suspicions, the cause comes before its consequence.
+/// Returns the resources that are suspected from the probes of one load, or from the means of several loads. The
+/// strongest suspicion comes first; among equal suspicions, the cause comes before its consequence.
 pub fn suspect(signals: &Signals) -> Vec<Suspicion> {
     let seen = Seen::of(signals);
     let mut suspicions: Vec<Suspicion> = [
@@ -93,8 +92,8 @@ pub fn suspect(signals: &Signals) -> Vec<Suspicion> {
     suspicions
 }
 
-/// The mean time to a response's first byte beyond the round trip and the processor time, and its share of the whole
-/// exchange. `None` when the times are not known.
+/// The mean time to a response's first byte beyond the round trip and the CPU time, and its share of the exchange time.
+/// `None` if a time is missing.
 pub(super) fn unexplained_wait(signals: &Signals) -> Option<(Duration, f64)> {
     let first_byte = signals.first_byte?;
     let explained = signals.round_trip? + signals.cpu_per_exchange.unwrap_or_default();
@@ -103,34 +102,34 @@ pub(super) fn unexplained_wait(signals: &Signals) -> Option<(Duration, f64)> {
     (!whole.is_zero()).then(|| (wait, wait.as_secs_f64() / whole.as_secs_f64()))
 }
 
-/// Whether the machine has no processor time left although the host did not use its quota. The generator, the path
-/// or other programs use the rest, and the server waits for a processor of the machine.
+/// Whether the machine has no CPU time left although the host did not use its whole quota. The server then waits for a
+/// processor that the generator, the path or other programs use.
 pub(super) fn machine_is_saturated(signals: &Signals) -> bool {
     let used = signals.cpu_of_quota.unwrap_or(0.0);
     let idle = signals.machine_idle.unwrap_or(1.0);
     used < NEARLY && (idle < EXHAUSTED || idle < SCARCE && waited_for_processor(signals) > WAITED)
 }
 
-/// The share of the time in which processes of the host waited for a processor that another program used. The time
-/// in which the host's own quota throttled them does not count.
+/// The share of time in which processes of the host waited for a processor that another program used. Throttling by the
+/// host's own quota does not count.
 pub(super) fn waited_for_processor(signals: &Signals) -> f64 {
     let throttled = signals.throttled_periods.unwrap_or(0.0);
     (signals.cpu_pressure.unwrap_or(0.0) - throttled).max(0.0)
 }
 
-/// The mean time of an exchange, as the sum of its phases. The time to connect may be absent (persistent
-/// connections); the time to the first byte and the transfer time are required.
+/// The mean time of an exchange, as the sum of its phases. The connect time may be absent (persistent connections); the
+/// time to the first byte and the transfer time are required.
 fn whole(signals: &Signals) -> Option<Duration> {
     let known = signals.first_byte? + signals.transfer?;
     Some(known + signals.connect.unwrap_or_default() + signals.queue.unwrap_or_default())
 }
 
-/// Signals, and conclusions from them that several suspicions use.
+/// Signals, with conclusions that several suspicions use.
 struct Seen<'a> {
     signals: &'a Signals,
-    /// The processor (the whole quota, or one core) has almost no time left.
+    /// The host's quota or one core has almost no CPU time left.
     is_computing: bool,
-    /// All workers are busy, according to the signals.
+    /// The signals show that all workers are busy.
     workers_taken: bool,
     /// Files are read again after eviction from memory, while memory is full.
     has_refaults: bool,
@@ -171,7 +170,7 @@ impl Seen<'_> {
         if share < 0.5 {
             return None;
         }
-        // Seen from outside, waits for a processor, a disk or a worker look the same.
+        // To the probes, waits for a processor, a disk or a worker look the same.
         let has_time =
             signals.cpu_of_quota.is_some_and(|used| used < MUCH) && !machine_is_saturated(signals);
         let confidence = match limit {
@@ -259,7 +258,7 @@ fn by_use(share: f64) -> Option<Confidence> {
     }
 }
 
-/// The share of a whole, if both values are known and the whole is above zero.
+/// The quotient of a part and a whole, if both values are known and the whole is above zero.
 fn share(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
     let whole = whole.filter(|whole| *whole > 0.0)?;
     Some(part? / whole)

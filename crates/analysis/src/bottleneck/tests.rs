@@ -1,4 +1,5 @@
-//! Verdicts on synthetic observations of every kind of limit, and changes that must not alter them.
+//! Verdicts on synthetic observations of every kind of limit, and changes to the observations that must not alter the
+//! verdicts.
 
 mod family;
 mod plants;
@@ -26,7 +27,7 @@ fn every_planted_limit_is_named() {
     }
 }
 
-/// The simultaneous level has a cost: with this much noise, five replicates leave the weaker limits undecided.
+/// The simultaneous level reduces power: with this much noise, five replicates leave the weaker limits undecided.
 #[test]
 fn no_other_limit_is_named_in_noise_and_few_stay_undecided() {
     let mut undecided = 0;
@@ -39,8 +40,7 @@ fn no_other_limit_is_named_in_noise_and_few_stay_undecided() {
     assert!(2 * undecided < plants().len() as u32, "{undecided}");
 }
 
-/// Twice the workers give 0 to 35 % more throughput. At the upper end, the workers would be a
-/// limit.
+/// Twice as many workers give 0 to 35 % more throughput. At 35 %, the workers would be a limit.
 #[test]
 fn a_limit_that_may_give_a_quarter_more_is_not_eliminated() {
     let observed = |change: Option<(Resource, f64)>, replicate, throughput_per_s| Observation {
@@ -91,11 +91,7 @@ fn nothing_is_named_when_the_interval_is_too_wide() {
         matches!(verdict.outcome, Outcome::Undecided { .. }),
         "{verdict:#?}"
     );
-    assert!(
-        verdict.summary.contains("processor time"),
-        "{}",
-        verdict.summary
-    );
+    assert!(verdict.summary.contains("CPU time"), "{}", verdict.summary);
 }
 
 #[test]
@@ -147,7 +143,7 @@ fn what_is_surely_less_than_what_is_named_need_not_be_told_exactly() {
     let effect = |ranked: &Ranked| ranked.elasticity.as_ref().unwrap().effect;
     assert_eq!(link.map(effect), Some(Effect::Undecided));
     assert!(beside.is_settled(5), "{beside:#?}");
-    // The effect may be as large as that of the named limit: not settled.
+    // The effect may be as large as the effect of the named limit, so the verdict is not settled.
     change_link(&mut observations, [1.0, 1.2, 1.0, 1.2, 1.1]);
     let near = judge(&observations, Intervals::default());
     assert_eq!(near.named(), Some(Resource::Cpu));
@@ -174,8 +170,7 @@ fn probes_without_perturbation_name_nothing_but_say_what_would_tell() {
 
 #[test]
 fn what_is_saturated_and_gives_nothing_is_told() {
-    // A processor that is fully used by busy-waiting: more of it does not help, and neither does any other
-    // relief.
+    // A processor that is saturated by busy-waiting: neither more CPU time nor another relief helps.
     let spinning = Plant {
         answers: answers(&[]),
         ..cpu()
@@ -190,7 +185,7 @@ fn what_is_saturated_and_gives_nothing_is_told() {
         "{}",
         verdict.summary
     );
-    // If another limit is decisive, that limit is named, and the disagreement is reported with it.
+    // If another limit is decisive, the verdict names that limit and reports the disagreement.
     let elsewhere = Plant {
         answers: answers(&[(Resource::LinkRate, 0.9)]),
         ..cpu()
@@ -274,15 +269,14 @@ fn a_machine_without_idle_processors_is_not_judged_a_waiting_server() {
         .into_iter()
         .find(|suspicion| suspicion.resource == Resource::ServerItself);
     assert!(itself.is_none_or(|suspicion| suspicion.confidence == Confidence::Possible));
-    // Some processor time is left, but the processes wait: threads that wake each other up cannot use all of
-    // it.
+    // Some CPU time is left, but the processes wait, because threads that wake each other up cannot use all of it.
     let mut waits = sleep();
     waits.signals.machine_idle = Some(0.15);
     waits.signals.cpu_pressure = Some(0.37);
     let verdict = waits.verdict();
     assert_eq!(verdict.named(), None, "{verdict:#?}");
     assert!(verdict.summary.contains("waits for a processor for 37 %"));
-    // A host that uses up its own quota has all processor time that it may use.
+    // A host that uses its whole quota has all the CPU time to which it is entitled.
     let mut own = cpu();
     own.signals.machine_idle = Some(0.02);
     assert_eq!(own.verdict().named(), Some(Resource::Cpu));
@@ -340,7 +334,7 @@ fn memory_is_named_before_the_disk_that_it_makes_busy() {
         .iter()
         .any(|r| r.contains("memory is the cause"));
     assert!(is_remarked, "{:#?}", verdict.remarks);
-    // The two are equal within the intervals; the cause still comes first.
+    // The two limits are equal within the intervals; the cause still comes first.
     let alike = Plant {
         answers: answers(&[(Resource::Memory, 0.9), (Resource::DiskOperations, 0.93)]),
         ..memory()
@@ -411,7 +405,7 @@ fn a_resource_limits_if_a_large_step_has_a_large_gain() {
     // 8^0.2 is 52 % more throughput.
     assert_eq!(with(0.2), Effect::Limits);
     assert_eq!(with(0.01), Effect::DoesNot);
-    // In between: 8^0.09 is 21 % more throughput, but the elasticity is small.
+    // 8^0.09 is 21 % more throughput, below the threshold of 25 %, and the elasticity is small.
     assert_eq!(with(0.09), Effect::Undecided);
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Effect, Elasticity, Resource, Response, Signals, Suspicion};
 use crate::statistics::{LEVEL, simultaneous_level};
 
-/// The resource that limited a load, with all evidence for and against it.
+/// The resource that limited a load, with all evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The verdict.
@@ -14,14 +14,13 @@ pub struct Verdict {
     pub summary: String,
     /// Every resource that was varied or suspected, the strongest limit first.
     pub ranking: Vec<Ranked>,
-    /// Further remarks: disagreements of saturation and perturbation, and observations that were
-    /// left out.
+    /// Further remarks: disagreements between saturation and perturbation, and excluded observations.
     pub remarks: Vec<String>,
-    /// The numbers of observations behind the verdict.
+    /// The numbers of observations on which the verdict is based.
     pub counts: Counts,
-    /// Means of the valid baselines' signals.
+    /// Means of the signals of the valid baselines.
     pub signals: Signals,
-    /// The level of each interval, as in 0.95; the simultaneous intervals cover together with the same level.
+    /// The level of each interval, as in 0.95. It is also the joint level of all simultaneous intervals.
     #[serde(default = "default_level")]
     pub level: f64,
     /// The number of steps of all limits, each with a simultaneous interval; 0 in verdicts of versions that judged each
@@ -30,12 +29,12 @@ pub struct Verdict {
     pub comparisons: usize,
 }
 
-/// The level of verdicts that do not state one.
+/// The level of verdicts whose file does not state a level.
 const fn default_level() -> f64 {
     LEVEL
 }
 
-/// A level in percent, rounded down: levels of early looks are close to 1, and "100 %" would be wrong.
+/// A level in percent, rounded down. Levels of early looks are close to 1, and "100 %" would be wrong.
 fn in_percent(level: f64) -> String {
     format!("{} %", (1000.0 * level).floor() / 10.0)
 }
@@ -44,14 +43,15 @@ fn in_percent(level: f64) -> String {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {
-    /// One resource limited.
+    /// One resource is the bottleneck.
     Limited {
         /// The resource.
         resource: Resource,
         /// The evidence.
         basis: Basis,
     },
-    /// Several limits are equally close: a squeeze of any of them costs throughput, and relief of only one does not help.
+    /// Several limits are equally close: a squeeze of any of them costs throughput, and relief of only one does not
+    /// help.
     Together {
         /// The resources, the closest limit first.
         resources: Vec<Resource>,
@@ -80,16 +80,16 @@ pub enum Basis {
     Elimination,
 }
 
-/// One of the resources that were considered.
+/// A resource that was varied or suspected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ranked {
     /// The resource.
     pub resource: Resource,
-    /// The effect of varying it; `None` when it was not varied.
+    /// The effect of its variation; `None` if the resource was not varied.
     pub elasticity: Option<Elasticity>,
-    /// The suspicion from the probes; `None` when there is none.
+    /// The suspicion from the probes; `None` if the resource is not suspected.
     pub suspicion: Option<Suspicion>,
-    /// All evidence about it, in sentences.
+    /// All evidence about the resource, in sentences.
     pub evidence: Vec<String>,
 }
 
@@ -98,9 +98,9 @@ pub struct Ranked {
 pub struct Counts {
     /// Valid baselines.
     pub baselines: usize,
-    /// Valid loads with a limit changed.
+    /// Valid loads with a changed limit.
     pub changed: usize,
-    /// Loads that were left out because generator or path was invalid.
+    /// Loads that were excluded because the generator or the path was invalid.
     pub invalid: usize,
 }
 
@@ -110,26 +110,26 @@ impl Verdict {
         in_percent(self.level)
     }
 
-    /// A sentence that states what an effect must satisfy in addition to its interval; `None` when only one limit was
+    /// A sentence about the simultaneous interval that an effect must also satisfy; `None` if only one limit was
     /// varied.
     pub(super) fn simultaneous_text(&self) -> Option<String> {
         let each = in_percent(simultaneous_level(self.level, self.comparisons));
         (self.comparisons > 1).then(|| {
             format!(
-                "An effect counts only if its {each} interval shows it too: the intervals of all {} steps then cover \
-                 together with {}.",
+                "An effect counts only if its {each} interval shows it too; the joint level of all {} steps is then \
+                 {}.",
                 self.comparisons,
                 self.level_text()
             )
         })
     }
 
-    /// Whether no more replicates are needed. A resource must be named, and the effect of each varied limit on throughput
-    /// must be decided, from at least `pairs` pairs. For a limit other than the one that the perturbations named, it is
-    /// sufficient that its interval lies below the interval of the named limit.
+    /// Whether the verdict needs no more replicates. A resource must be named, and the effect of each varied limit on
+    /// throughput must be decided, from at least `pairs` pairs. If the perturbations named a limit, it is sufficient
+    /// for any other limit that its interval lies below the interval of the named limit.
     ///
-    /// A measurement that repeats until this is true looks at the intervals more than once, so the level of each look must
-    /// be [`Looks::level`].
+    /// A measurement that repeats until this is true evaluates the intervals several times (sequential analysis). So
+    /// the level of each evaluation must be [`Looks::level`].
     ///
     /// [`Looks::level`]: crate::statistics::Looks::level
     pub fn is_settled(&self, pairs: usize) -> bool {

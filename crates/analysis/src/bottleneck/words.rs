@@ -7,7 +7,7 @@ use fathometer_model::digits::grouped;
 use super::{Resource, Response};
 use crate::statistics::Estimate;
 
-/// A share in percent, as in `12 %` or `0.8 %`: whole percent from ten on, tenths below.
+/// A share in percent, as in `12 %` or `0.8 %`: without decimals from 10 % on, otherwise with one decimal.
 pub(super) fn percent(share: f64) -> String {
     let value = 100.0 * share;
     match value.abs() {
@@ -29,7 +29,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A mean count: without decimals when it is whole, otherwise with one decimal.
+/// A mean count: without decimals if it is a whole number, otherwise with one decimal.
 pub(super) fn count(value: f64) -> String {
     match (value - value.round()).abs() < 0.05 {
         true => whole(value),
@@ -86,7 +86,7 @@ pub(super) fn hundredths(value: f64) -> String {
     }
 }
 
-/// A step as the subject of a sentence, as in `25 % more processor time` or
+/// A step as the subject of a sentence, as in `25 % more CPU time` or
 /// `a round trip 20 % shorter`.
 pub(super) fn step(resource: Resource, factor: f64) -> String {
     if resource == Resource::RoundTrip {
@@ -97,7 +97,7 @@ pub(super) fn step(resource: Resource, factor: f64) -> String {
         };
     }
     let what = match resource {
-        Resource::Cpu => "processor time",
+        Resource::Cpu => "CPU time",
         Resource::OneCore => "speed of one core",
         Resource::Memory => "memory",
         Resource::DiskOperations => "disk operations per second",
@@ -122,13 +122,13 @@ pub(super) fn step(resource: Resource, factor: f64) -> String {
     }
 }
 
-/// A step for the narrow column of a table, as in `×1.25`.
+/// A step for a narrow table column, as in `×1.25`.
 pub(super) fn factor(factor: f64) -> String {
     format!("×{}", number(factor))
 }
 
 /// The effect of a step, as in
-/// `25 % more processor time gave 23 % more throughput (19 to 27 %) and 18 % less latency (14 to 21 %), n = 5`.
+/// `25 % more CPU time gave 23 % more throughput (19 to 27 %) and 18 % less latency (14 to 21 %), n = 5`.
 pub(super) fn response(resource: Resource, response: &Response) -> String {
     format!(
         "{} gave {} and {}, n = {}",
@@ -155,7 +155,7 @@ fn changed(what: &str, change: &Estimate) -> String {
     format!("{subject} ({} to {} %)", plain(low), plain(high))
 }
 
-/// The change by a step, for the narrow column of a table, as in `+23 % (+19 to +27 %)`.
+/// The change by a step, for a narrow table column, as in `+23 % (+19 to +27 %)`.
 pub(super) fn signed(change: &Estimate) -> String {
     let sign = |share: f64| {
         let text = plain(share);
@@ -185,7 +185,7 @@ pub(super) fn latency_response(resource: Resource, response: &Response) -> Strin
     )
 }
 
-/// A value in percent without the unit; a positive value has no sign.
+/// A value in percent, without unit and without a plus sign.
 fn plain(share: f64) -> String {
     let value = 100.0 * share;
     let text = match value.abs() {
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn steps_are_described_in_words() {
-        assert_eq!(step(Resource::Cpu, 1.25), "25 % more processor time");
+        assert_eq!(step(Resource::Cpu, 1.25), "25 % more CPU time");
         assert_eq!(step(Resource::Workers, 0.5), "50 % fewer workers");
         assert_eq!(step(Resource::Backlog, 4.0), "4.00 times the backlog");
         assert_eq!(step(Resource::RoundTrip, 0.8), "a round trip 20 % shorter");

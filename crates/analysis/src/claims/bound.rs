@@ -1,4 +1,4 @@
-//! The range in which a figure must lie for a claim to hold.
+//! The range in which a figure must lie so that a claim holds.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,9 +12,9 @@ use crate::statistics::{Interval, Resolution};
 /// A contiguous set of values: `>= 2`, `> 1`, `<= 0.6`, `< 1`, `= 0`, `0.7..0.98` (ends included).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bound {
-    /// The lower end; minus infinity when there is none.
+    /// The lower end; minus infinity if there is no lower bound.
     pub low: f64,
-    /// The upper end; infinity when there is none.
+    /// The upper end; infinity if there is no upper bound.
     pub high: f64,
     /// Whether the ends belong to the set.
     pub closed: bool,
@@ -24,16 +24,16 @@ pub struct Bound {
 /// The position of an interval relative to a [`Bound`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Position {
-    /// Wholly inside.
+    /// The whole interval is inside.
     Inside,
-    /// Partly inside.
+    /// One part of the interval is inside.
     Across,
-    /// Wholly outside.
+    /// The whole interval is outside.
     Outside,
 }
 
 impl Bound {
-    /// Whether a value lies inside.
+    /// Whether the value lies within the bound.
     pub fn contains(&self, value: f64) -> bool {
         if self.closed {
             self.low <= value && value <= self.high
@@ -42,8 +42,8 @@ impl Bound {
         }
     }
 
-    /// The bound that an instrument of this resolution can decide: a single value becomes the range of values
-    /// that are less than one step away from it.
+    /// The bound for an instrument of this resolution. A single claimed value becomes a range: all values less than one
+    /// resolution step away.
     pub fn resolved(&self, resolution: Resolution) -> Bound {
         if self.low < self.high {
             return self.clone();
@@ -91,7 +91,7 @@ impl JsonSchema for Bound {
     }
 }
 
-/// The bound in the notation in which it was written.
+/// Writes the bound in its original notation.
 impl fmt::Display for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.text)

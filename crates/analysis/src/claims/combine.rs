@@ -1,13 +1,12 @@
-//! From verdicts in single environments to the verdict on a claim.
+//! Combines verdicts in single environments to the verdict on a claim.
 //!
-//! A claim holds if it holds in every environment. This needs no correction: the verdict is wrong only if it is
-//! wrong in each environment in which the claim fails (R. L. Berger, "Multiparameter hypothesis testing and
-//! acceptance sampling", Technometrics 24, 1982: the intersection-union test). A single environment can contradict
-//! the claim, so there are as many chances of error as environments. Therefore a contradiction counts only if it
-//! stands at the simultaneous level of all environments (Bonferroni). If one environment of several is sufficient
-//! for the claim (`any`), the two rules change places.
+//! A claim holds if it holds in every environment. This needs no correction: the verdict is wrong only if it is wrong
+//! in each environment in which the claim fails (the intersection-union test: R. L. Berger, "Multiparameter hypothesis
+//! testing and acceptance sampling", Technometrics 24, 1982). A contradiction needs a correction, because any
+//! environment may contradict the claim by chance. So it counts only at the simultaneous level of all environments
+//! (Bonferroni). If one environment of several is sufficient for the claim (`any`), the two rules are exchanged.
 //!
-//! Means over environments are never judged, because they hide that an effect is reversed in some environments.
+//! Means over environments are never judged, because a mean hides an effect that is reversed in some environments.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +18,7 @@ pub(super) struct Group<'a> {
     any: bool,
 }
 
-/// The verdict of a group at its own level, and at the simultaneous level of all groups.
+/// The verdict of a group at the level of one interval, and at the simultaneous level of all groups.
 #[derive(Clone, Copy)]
 struct Judged {
     alone: Verdict,
@@ -28,7 +27,7 @@ struct Judged {
     p_value: Option<f64>,
 }
 
-/// Groups of alternative parts: parts that agree in every factor except `any`. Without `any`, each part is a
+/// Groups of alternative parts. The parts of a group agree in every factor except `any`. Without `any`, each part is a
 /// group.
 pub(super) fn groups<'a>(parts: &'a [Part], any: Option<&str>) -> Vec<Group<'a>> {
     let Some(any) = any else {
@@ -72,8 +71,8 @@ impl Group<'_> {
                 p_value: first.p_value,
             };
         }
-        // One part that holds at the simultaneous level is sufficient. The group fails only if all its parts are
-        // against the claim.
+        // One part that holds at the simultaneous level is sufficient. The group contradicts the claim only if all its
+        // parts do.
         let best = |verdict: Verdict| matches!(verdict, Verdict::Holds | Verdict::HoldsWeaker);
         let strict = tested.iter().map(|part| part.simultaneous_verdict);
         let verdict = match strict.filter(|verdict| best(*verdict)).min() {
@@ -118,7 +117,7 @@ fn worst_if_all_decided(verdicts: impl Iterator<Item = Verdict> + Clone) -> Verd
     }
 }
 
-/// The verdict on a claim in one era. `groups` are the parts that count.
+/// Returns the verdict on a claim in one era. `groups` are the parts that count.
 pub(super) fn combine(era: &str, groups: &[Group<'_>]) -> EraVerdict {
     let judged: Vec<Judged> = groups.iter().map(Group::judged).collect();
     let tested: Vec<Judged> = judged
@@ -147,10 +146,11 @@ pub(super) fn combine(era: &str, groups: &[Group<'_>]) -> EraVerdict {
     }
 }
 
-/// The verdict if all parts must hold, from the verdicts at their own level and at the simultaneous level.
+/// The verdict if all parts must hold. `alone` has the verdicts at the level of one interval, `strict` at the
+/// simultaneous level.
 fn conjunction(alone: &[Verdict], strict: &[Verdict]) -> Verdict {
-    // A part that holds at its own level is not against the claim, even if its longer simultaneous interval lies
-    // within the margin of equality and not within the bound.
+    // A part that holds at its own level does not contradict the claim. Its simultaneous interval may still lie within
+    // the margin of equality and not within the bound, because it is longer.
     let against = alone
         .iter()
         .zip(strict)
@@ -169,7 +169,8 @@ fn conjunction(alone: &[Verdict], strict: &[Verdict]) -> Verdict {
 }
 
 /// The p-value of the verdict or, if it is undecided, of the leaning. If the claim holds, it is the p-value of the
-/// weakest part. If a part is against the claim, it is that of the strongest such part, times the number of parts.
+/// weakest part. If a part contradicts the claim, it is the p-value of the strongest such part, times the number of
+/// parts.
 fn p_value(verdict: Verdict, leaning: Verdict, tested: &[Judged]) -> Option<f64> {
     let meant = match verdict {
         Verdict::Undecided => leaning,
@@ -191,7 +192,7 @@ fn p_value(verdict: Verdict, leaning: Verdict, tested: &[Judged]) -> Option<f64>
     }
 }
 
-/// The numbers of verdicts, as in `holds at 2 of 3, reversed at 1`; empty if all parts agree and were measured.
+/// The numbers of verdicts, as in `holds at 2 of 3, reversed at 1`; empty if all parts were measured and agree.
 fn remark(tested: &[Verdict], all: usize) -> String {
     let count = |wanted: Verdict| tested.iter().filter(|verdict| **verdict == wanted).count();
     let found = Verdict::ALL
@@ -229,13 +230,13 @@ mod tests {
         assert_eq!(both(&[Reversed, Undecided]), Reversed);
         assert_eq!(both(&[Holds, Equal]), Equal);
         assert_eq!(both(&[]), NotTested);
-        // The contradiction does not stand at the simultaneous level of both intervals.
+        // The simultaneous intervals do not support the contradiction.
         assert_eq!(
             conjunction(&[Holds, Reversed], &[Holds, Undecided]),
             Undecided
         );
-        // A part that holds at its own level does not count against the claim, although it is equal at the
-        // simultaneous level.
+        // A part that holds at its own level does not contradict the claim, although it is equal at the simultaneous
+        // level.
         assert_eq!(conjunction(&[Holds, Holds], &[Equal, Holds]), Holds);
         assert_eq!(
             conjunction(&[HoldsWeaker, Undecided], &[Equal, Undecided]),

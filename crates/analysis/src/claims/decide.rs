@@ -1,37 +1,37 @@
-//! From an estimate and the bounds to a verdict.
+//! Derives a verdict from an estimate and the bounds.
 //!
-//! A verdict stands at a level if the interval of that level lies on one side of the relevant bounds. An interval
-//! wholly inside `[low, high]` excludes both ends: these are the two one-sided tests of equivalence (D. J.
-//! Schuirmann, "A comparison of the two one-sided tests procedure and the power approach", Journal of
-//! Pharmacokinetics and Biopharmaceutics 15, 1987). Here each test is at the interval's own level, which is
-//! stricter than theirs.
+//! A level supports a verdict if the interval of that level lies on one side of the relevant bounds. An interval inside
+//! `[low, high]` excludes both ends. This corresponds to the two one-sided tests of equivalence (D. J. Schuirmann, "A
+//! comparison of the two one-sided tests procedure and the power approach", Journal of Pharmacokinetics and
+//! Biopharmaceutics 15, 1987). Here each test uses the level of the two-sided interval, which is stricter than
+//! Schuirmann's.
 
 use super::{Bound, Kind, Position, Relation, Test, Verdict};
 use crate::resolution::{is_count, quotient, resolution};
 use crate::statistics::{Basis, Interval, Resolution};
 
-/// The range of ratios that count as equal, unless the test states another range.
+/// The ratios that count as equal, if the test states no range.
 pub(crate) const EQUAL_RATIO: &str = "0.971..1.03";
 
-/// The basis of an interval, if there is one, and the estimate.
+/// The basis of the interval, if any, and the estimate.
 type BasisAndValue = (Option<Basis>, f64);
 
 /// The bounds of a test in one environment.
 pub(super) struct Bounds<'a> {
     pub(super) holds: Bound,
-    /// The weaker bound and its estimate; the estimate is `None` if it could not be measured.
+    /// The weaker bound and its estimate. The inner `None` means that the estimate could not be measured.
     pub(super) weaker: Option<(&'a Bound, Option<BasisAndValue>)>,
     pub(super) equal: Option<Bound>,
 }
 
 impl<'a> Bounds<'a> {
-    /// The bounds of a test without the weaker bound, whose estimate is not known yet.
+    /// The bounds of a test, without the weaker bound, because its estimate is not available yet.
     pub(super) fn of(test: &Test, basis: Option<Basis>) -> Bounds<'a> {
         let is_exact = basis.is_some_and(|basis| basis.error == 0.0 && basis.floor == 0.0);
         Bounds {
             holds: match is_exact {
                 true => test.holds.clone(),
-                // A count equals a number if it differs from it by less than one: `= 0` means none.
+                // A count equals a claimed number if they differ by less than one, so `= 0` means none.
                 false => test.holds.resolved(resolution_of(&test.relation)),
             },
             weaker: None,
@@ -49,7 +49,7 @@ impl<'a> Bounds<'a> {
         self.decide(of(basis), weaker)
     }
 
-    /// The verdict from the estimate without its interval.
+    /// The verdict from the estimate alone, without its interval.
     pub(super) fn leaning(&self, value: f64) -> Verdict {
         let point = |value: f64| Interval {
             low: value,
@@ -62,7 +62,7 @@ impl<'a> Bounds<'a> {
         self.decide(Some(point(value)).filter(|_| value.is_finite()), weaker)
     }
 
-    /// For `weaker`, the outer `None` means that there is no weaker bound, and the inner `None` that its estimate
+    /// For `weaker`, the outer `None` means that there is no weaker bound; the inner `None` means that its estimate
     /// could not be measured.
     fn decide(&self, interval: Option<Interval>, weaker: Option<Option<Position>>) -> Verdict {
         let Some(interval) = interval else {
@@ -84,7 +84,7 @@ impl<'a> Bounds<'a> {
         }
     }
 
-    /// What the interval must exclude for a verdict to stand: estimates, each with an excluded value.
+    /// The values that the intervals must exclude to support a verdict, each with the basis of its interval.
     fn excluded(&self, verdict: Verdict, basis: Option<Basis>) -> Vec<(Basis, f64)> {
         let ends = |bound: &Bound| {
             let ends = [bound.low, bound.high];
@@ -113,7 +113,7 @@ impl<'a> Bounds<'a> {
             .collect()
     }
 
-    /// The largest probability of error at which the verdict would not stand: its p-value.
+    /// The p-value of the verdict: the smallest probability of error at which the intervals support the verdict.
     pub(super) fn p_value(&self, verdict: Verdict, basis: Option<Basis>) -> Option<f64> {
         let excluded = self.excluded(verdict, basis);
         excluded
@@ -122,7 +122,7 @@ impl<'a> Bounds<'a> {
             .reduce(f64::max)
     }
 
-    /// About how many replicates are needed for the verdict to stand.
+    /// The approximate number of replicates that the verdict needs.
     pub(super) fn replicates(
         &self,
         verdict: Verdict,
@@ -140,12 +140,12 @@ impl<'a> Bounds<'a> {
     }
 }
 
-/// Whether a count exactly contradicts a claimed number (`= 0`): every replicate has the same whole number,
-/// and it differs from the claimed one.
+/// Whether a count exactly contradicts a claimed number (`= 0`): every replicate has the same whole number, and this
+/// number differs from the claimed one.
 ///
-/// A count has no rounding error, so each of these replicates contradicts the claim. But replicates that agree with
-/// the claim do not prove it, and ordered bounds (`>= 1`) concern a mean, about which few replicates show little.
-/// So in both cases the resolution remains a floor of the error.
+/// A count has no rounding error, so each such replicate contradicts the claim. In two other cases the error cannot be
+/// below the resolution. Replicates that agree with the claim do not prove it. Ordered bounds (`>= 1`) concern a mean,
+/// about which few replicates show little.
 pub(super) fn contradicts_exactly(test: &Test, basis: Basis) -> bool {
     let (holds, kind) = (&test.holds, test.relation.kind);
     matches!(kind, Kind::Level | Kind::Difference)
@@ -165,8 +165,8 @@ fn metric_of(relation: &Relation) -> &str {
     }
 }
 
-/// The resolution of a relation's estimate: that of the metric if the estimate has the metric's unit, and that of a
-/// quotient otherwise. A ratio of counts is not a count.
+/// The resolution of a relation's estimate. If the estimate has the metric's unit, it is the metric's resolution.
+/// Otherwise it is the resolution of a quotient, because a ratio of counts is not a count.
 fn resolution_of(relation: &Relation) -> Resolution {
     match relation.kind {
         Kind::Level | Kind::Difference | Kind::At => resolution(metric_of(relation)),
@@ -174,7 +174,7 @@ fn resolution_of(relation: &Relation) -> Resolution {
     }
 }
 
-/// The end of a bound that an interval outside the bound excludes.
+/// The end of a bound that is nearest to an estimate outside the bound.
 fn nearest(bound: &Bound, basis: Basis) -> Vec<f64> {
     let centre = if basis.logarithmic {
         basis.centre.exp()
@@ -188,7 +188,7 @@ fn nearest(bound: &Bound, basis: Basis) -> Vec<f64> {
     nearest.into_iter().collect()
 }
 
-/// The range in which the sides count as equal; `None` if the claim itself permits that they are equal.
+/// The range in which the sides count as equal; `None` if the claim itself permits equality.
 fn equal(test: &Test) -> Option<Bound> {
     let default = || {
         EQUAL_RATIO
@@ -201,7 +201,7 @@ fn equal(test: &Test) -> Option<Bound> {
     (!test.holds.contains(neutral)).then_some(equal)
 }
 
-/// Whether 1 means that the two sides are equal.
+/// Whether a value of 1 means that the two sides are equal.
 fn is_ratio(relation: &Relation) -> bool {
     match relation.kind {
         Kind::Ratio | Kind::Contrast | Kind::Gain | Kind::Loss => true,

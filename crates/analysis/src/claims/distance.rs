@@ -1,8 +1,8 @@
 //! The distance between two distributions.
 //!
 //! A record contains a distribution as cumulative shares in percent, one metric for each step. The distance is
-//! computed from the mean shares of the replicates. Its interval is that of the jackknife, which leaves out whole
-//! replicates, so that the shares of one replicate stay together.
+//! computed from the mean shares of the replicates. Its interval is a jackknife interval that leaves out whole
+//! replicates, because the shares of one replicate depend on each other.
 
 use super::judge::{Bench, Measured, join};
 use super::{Relation, Side};
@@ -16,13 +16,13 @@ use crate::sweep::family;
 /// The shares of a cell at each step.
 struct Shares {
     numbers: Vec<u32>,
-    /// By step, then by replicate.
+    /// The shares, by step and then by replicate.
     values: Vec<Vec<f64>>,
     remark: String,
 }
 
 impl Shares {
-    /// Keeps only these replicates.
+    /// Removes all other replicates.
     fn keep(&mut self, shared: &[u32]) {
         for values in &mut self.values {
             machines::keep(shared, &self.numbers, values);
@@ -89,7 +89,7 @@ impl Bench<'_> {
     fn shares(&self, side: &Side, place: &Selection, names: &[&str]) -> Result<Shares, Measured> {
         let cell = self.cell(side, place)?;
         let remark = self.usable(cell)?;
-        // A replicate without all steps has no distribution and is left out.
+        // A replicate that lacks a step has no distribution and is left out.
         let whole: Vec<(u32, Vec<f64>)> = replicates(cell, names);
         if whole.is_empty() {
             return Err(Measured::Missing);

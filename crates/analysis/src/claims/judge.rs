@@ -1,4 +1,4 @@
-//! From replicates to verdicts.
+//! Computes verdicts from replicates.
 
 use std::collections::BTreeSet;
 
@@ -68,11 +68,11 @@ pub(super) struct Bench<'a> {
 pub(super) enum Measured {
     /// An estimate with remarks.
     Estimate(Box<Inference>, Sides, String),
-    /// The cells exist, but their figures cannot be used.
+    /// The cells exist, but their figures are invalid or incomplete.
     Unusable(String),
     /// A cell is missing.
     Missing,
-    /// The cells exist, but the event that the test is about did not occur in them.
+    /// The cells exist, but the tested event did not occur in them.
     Absent(String),
 }
 
@@ -107,7 +107,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Judges the counted parts again at the simultaneous level, at which all their intervals cover together.
+    /// Judges the counted parts again at their simultaneous level.
     fn judge_together(&self, tests: &[Test], judged: &mut [Vec<Part>]) {
         let counts = |part: &&Part| part.counts && part.basis.is_some();
         let count = judged.iter().flatten().filter(counts).count();
@@ -185,9 +185,9 @@ impl Bench<'_> {
         environments
     }
 
-    /// The levels of a factor for which every side of the test has a cell. If there is no such level, but the
-    /// block varies the factor, the result is a level without a cell, so that the test counts as not measured.
-    /// If the block does not vary the factor, the result is empty.
+    /// The levels of a factor for which every side of the test has a cell. If no level has all sides, but the block
+    /// varies the factor, the result is a level without a cell: the test then counts as not measured. If the block does
+    /// not vary the factor, the result is empty.
     fn measured_levels(&self, test: &Test, era: &str, factor: &str) -> Vec<String> {
         let place = |side: &Side| test.common.with(&side.selection).at("era", era);
         let has_cell = |side: &Side, level: &str| {
@@ -277,8 +277,9 @@ impl Bench<'_> {
                 }
                 part.remark = remark;
                 if let Some(machines) = part.basis.and_then(|basis| basis.machines) {
-                    let differ =
-                        format!("the machines differ: the interval is that of {machines} machines");
+                    let differ = format!(
+                        "the machines differ: the sample is the means of {machines} machines"
+                    );
                     part.remark = join(&part.remark, &differ);
                 }
                 if let Some(Weaker::Relation(relation, _)) = &test.weaker
@@ -293,7 +294,7 @@ impl Bench<'_> {
         part
     }
 
-    /// The bounds of a test, with the estimates of a part.
+    /// The bounds of a test, with the estimates of one part.
     fn bounds<'t>(&self, test: &'t Test, part: &Part) -> Bounds<'t> {
         let mut bounds = Bounds::of(test, part.basis);
         bounds.weaker = test.weaker.as_ref().map(|weaker| match weaker {
@@ -354,8 +355,8 @@ impl Bench<'_> {
             Ok(values) => values,
             Err(problem) => return problem,
         };
-        // Common random numbers: replicate i of both cells used the same draws. So values are compared in pairs
-        // if both cells have the same replicates.
+        // Common random numbers: replicate i of both cells used the same random numbers. So values are compared in
+        // pairs if both cells have the same replicates.
         let remark = join(&left.remark, &right.remark);
         let matched = Matched::of(&self.inputs.run.info, &[left.values, right.values]);
         let (sides, resolution) = (matched.sides, resolution(&relation.metric));
@@ -374,8 +375,7 @@ impl Bench<'_> {
     }
 
     /// The ratio of two cells divided by the same ratio at the levels of `baseline`. If all four cells have the same
-    /// replicates, values are compared replicate by replicate, because a replicate had the same conditions in
-    /// each of the four cells.
+    /// replicates, values are paired by replicate, because a replicate has the same conditions in all four cells.
     fn contrast(&self, relation: &Relation, baseline: &Selection, place: &Selection) -> Measured {
         let mut cells = Vec::new();
         for other in [None, Some(baseline)] {
@@ -426,7 +426,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Remarks on a cell's replicates, or the reason why none of them can be used.
+    /// Remarks on the replicates of a cell, or the reason why none of them is usable.
     pub(super) fn usable(&self, cell: &Cell) -> Result<String, Measured> {
         match cell.state() {
             CellState::Invalid => Err(Measured::Unusable(format!(
@@ -438,7 +438,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The cell of a side. The side's own levels override those of the environment, so that a test can compare
+    /// Returns the cell of a side. Levels of the side override levels of the environment, so that a test can compare
     /// levels of a factor.
     pub(super) fn cell(&self, side: &Side, place: &Selection) -> Result<&Cell, Measured> {
         let selection = place.with(&side.selection);
@@ -471,7 +471,7 @@ struct Values {
     remark: String,
 }
 
-/// Whether a test uses single levels of curves, and may use several of them.
+/// Whether a test uses one or more single levels of curves.
 fn is_of_levels(kind: Kind, at: Place) -> bool {
     matches!(kind, Kind::At | Kind::Identity | Kind::Gain)
         && !matches!(

@@ -1,23 +1,23 @@
 //! Claims: testable sentences of a paper, as data, and their verdicts.
 //!
-//! A claim has tests, and holds if all of them hold. A test compares a metric of two cells (or of one cell with
-//! a bound) in each of several environments, by an interval over replicates:
+//! A claim has tests, and holds if all its tests hold. A test compares a metric of two cells, or of one cell with a
+//! bound, in several environments. Its verdict in an environment follows from an interval over replicates:
 //!
 //! - *holds*: the whole interval lies within the stated bound;
-//! - *holds weaker*: the interval lies within the weaker bound, which keeps the direction but not the amount;
+//! - *holds weaker*: the interval lies within the weaker bound, which has the same direction but not the amount;
 //! - *equal*: the bound states a difference, and the interval lies within a margin around no difference;
 //! - *reversed*: the interval lies wholly outside the weaker bound (or the only bound);
 //! - *undecided*: the interval lies across a bound, there are fewer than two replicates, or cells are invalid;
 //! - *not tested*: nothing was measured for the test.
 //!
 //! If a study varies a numeric factor, a test may use the whole curve instead ([`Sweep`]): its knee, its levels
-//! before and after the knee, its slopes, its order among other curves. A test that uses several levels of a
-//! curve is judged at each level, as in several environments.
+//! before and after the knee, its slopes, its rank among other curves. A test that uses several levels of a
+//! curve is judged at each level, like a test in several environments.
 //!
 //! Each environment is first judged alone, and then all environments are judged together (`combine`). A claim
 //! may have other interpretations beside the published one ([`Variant`]), which are judged in the same way.
 //!
-//! Judging uses only recorded replicates. The study decides what is measured and how.
+//! Judging uses only recorded replicates. The study defines the measurements.
 
 mod bound;
 mod combine;
@@ -45,23 +45,23 @@ use crate::sweep::family::is_family;
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Its identifier, such as `N01`.
+    /// The identifier of the claim, such as `N01`.
     pub id: String,
     /// The sentence.
     pub sentence: String,
-    /// The value that the paper's own figures give.
+    /// The value from the paper's own figures.
     pub published: String,
     /// The row of `claims-published.csv` that the claim tests; absent if the claim is not from that list.
     pub row: Option<String>,
-    /// The cells whose figures validate nothing, because a model was calibrated with the published figures.
+    /// The cells that validate nothing, because a model was calibrated with their published figures.
     pub calibrated: Option<Calibrated>,
-    /// The tests of the claim as it was published, all of which must hold.
+    /// The tests of the published claim, all of which must hold.
     #[serde(default, rename = "test")]
     pub tests: Vec<Test>,
     /// Other interpretations of the claim.
     #[serde(default, rename = "variant")]
     pub variants: Vec<Variant>,
-    /// The reason why there are no tests.
+    /// The reason why the claim has no tests.
     pub not_tested: Option<String>,
 }
 
@@ -70,15 +70,15 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
-    /// What was calibrated, and with which figures.
+    /// The calibrated model, and the figures that calibrated it.
     pub reason: String,
     /// The levels of the calibrated cells, by factor.
     pub levels: BTreeMap<String, Vec<String>>,
 }
 
 impl Calibrated {
-    /// Whether the cells of a test in an environment belong to the calibrated cells. `common` has the levels that the
-    /// test names for all of its cells; the environment's levels override them.
+    /// Whether the calibrated cells include the cells of a test in an environment. `common` contains the levels that
+    /// all cells of the test share; levels of the environment override them.
     pub fn concerns(&self, common: &Selection, environment: &[(String, String)]) -> bool {
         self.levels.iter().all(|(factor, levels)| {
             let own = environment.iter().find(|(own, _)| own == factor);
@@ -95,7 +95,7 @@ impl Calibrated {
 pub struct Variant {
     /// The interpretation, in a few words.
     pub name: String,
-    /// Why the claim is also interpreted in this way.
+    /// The reason for this interpretation.
     pub reason: String,
     /// The date when the variant was added, as in `2026-11-25`.
     pub date: String,
@@ -190,7 +190,7 @@ pub struct Relation {
     pub sweep: Option<Sweep>,
 }
 
-/// How an estimate is computed from cells. Means are over valid replicates.
+/// The computation of an estimate from cells. Means are over valid replicates.
 ///
 /// From `Knee` on, the estimate is computed from curves, as a [`Sweep`] describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -200,9 +200,9 @@ pub enum Kind {
     Level,
     /// The mean of one cell minus the mean of another.
     Difference,
-    /// The mean of one cell over the mean of another.
+    /// The mean of one cell divided by the mean of another.
     Ratio,
-    /// A ratio over the same ratio at the levels of the `baseline`. Below 1, the ratio is smaller than at the
+    /// A ratio divided by the same ratio at the levels of the `baseline`. Below 1, the ratio is smaller than at the
     /// baseline.
     Contrast,
     /// The distance between two distributions, from 0 to 1: the greatest difference of their cumulative shares
@@ -215,26 +215,26 @@ pub enum Kind {
     At,
     /// The values of a curve divided by the levels themselves: 1 where the curve is y = x.
     Identity,
-    /// The values of one curve divided by those of another, level by level.
+    /// The ratio of two curves at each level.
     Gain,
-    /// The value at the last of some levels over the value at the first, minus 1.
+    /// The value at the last of some levels divided by the value at the first, minus 1.
     Trend,
-    /// How steadily a curve rises over some levels: Kendall's tau-b, from -1 to 1.
+    /// A measure of how steadily a curve rises over some levels: Kendall's tau-b, from -1 to 1.
     Monotone,
-    /// The slope of one curve over that of another, each by least squares over some levels; for a single curve,
-    /// the slope itself.
+    /// The ratio of the slopes of two curves, each by least squares over some levels. For a single curve, it is the
+    /// slope.
     Slope,
-    /// The loss of one curve against its baseline, over the loss of another curve against its own baseline. A
+    /// The loss of one curve against its baseline, divided by the loss of another curve against its own baseline. A
     /// loss is 1 minus the mean ratio to the baseline over some levels.
     Loss,
-    /// The slope of a curve after its knee over its slope up to the knee.
+    /// The slope of a curve after its knee, divided by its slope up to the knee.
     Bend,
     /// The level from which the first curve stays below the second: the last change of their order, with
     /// straight lines between the levels.
     Crossing,
-    /// How far the order of several curves reverses between levels or environments. If each curve of a pair
-    /// leads at some place, the figure is the smaller of the two leads, as a ratio. It is at most 1 if no pair
-    /// changes its order.
+    /// The extent to which the order of several curves reverses between levels or environments. If each curve of a pair
+    /// leads at some level or in some environment, the figure is the smaller of the two leads, as a ratio. It is at
+    /// most 1 if no pair changes its order.
     Ranking,
 }
 
@@ -415,7 +415,7 @@ impl TryFrom<TestText> for Test {
         };
         if let Some(factor) = any.filter(|factor| !is_known(factor)) {
             return Err(format!(
-                "{:?}: any = {factor:?} is neither in each nor the sweep's factor",
+                "{:?}: any = {factor:?} must be a factor of each, or the factor of the sweep",
                 text.label
             ));
         }

@@ -19,7 +19,7 @@ pub enum Verdict {
     HoldsWeaker,
     /// The claim states a difference, and the two sides are equal within a margin.
     Equal,
-    /// The figures do not decide.
+    /// The figures are not sufficient for a decision.
     Undecided,
     /// The figures contradict the claim.
     Reversed,
@@ -38,7 +38,7 @@ impl Verdict {
         Verdict::NotTested,
     ];
 
-    /// Whether the figures decide the claim.
+    /// Whether the verdict is a decision.
     pub fn is_decided(self) -> bool {
         !matches!(self, Verdict::Undecided | Verdict::NotTested)
     }
@@ -64,13 +64,13 @@ pub struct ClaimResult {
     pub id: String,
     /// The sentence.
     pub sentence: String,
-    /// The value that the paper's own figures give.
+    /// The value from the paper's own figures.
     pub published: String,
     /// The bound as it was published; empty if the claim is not from a paper's list.
     pub bound: String,
-    /// The cells whose figures validate nothing, because a model was calibrated with the published figures.
+    /// The cells that do not validate the claim, because a model was calibrated with their published figures.
     pub calibrated: Option<Calibrated>,
-    /// The reason why the claim was not tested at all.
+    /// The reason why the claim has no tests.
     pub not_tested: Option<String>,
     /// The verdict in each era.
     pub eras: Vec<EraVerdict>,
@@ -83,7 +83,7 @@ pub struct ClaimResult {
 pub struct VariantResult {
     /// The interpretation, in a few words.
     pub name: String,
-    /// Why the claim is also interpreted in this way.
+    /// The reason for this interpretation.
     pub reason: String,
     /// The date when the variant was added, as in `2026-11-25`.
     pub date: String,
@@ -98,17 +98,17 @@ pub struct EraVerdict {
     pub era: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// The number of places with each verdict if the places differ, and the number of places that were not
-    /// measured; otherwise empty.
+    /// The number of environments with each verdict if the verdicts differ, and the number of environments that were
+    /// not measured; otherwise empty.
     pub remark: String,
-    /// The verdict from the estimates without their intervals, if the verdict is undecided and they would
+    /// The verdict from the estimates without their intervals, if the verdict is undecided and the estimates would
     /// decide.
     pub leaning: Option<Verdict>,
-    /// The p-value: the largest probability of error at which the verdict would not stand. For an undecided
-    /// verdict, it is that of the leaning. `None` when nothing was measured.
+    /// The p-value: the smallest probability of error at which the figures support the verdict. For an undecided
+    /// verdict, it is the p-value of the leaning. `None` if nothing was measured.
     pub p_value: Option<f64>,
-    /// About how many replicates of each cell would decide; `None` if the verdict is decided, or no number
-    /// would decide it.
+    /// The approximate number of replicates of each cell that would decide; `None` if the verdict is decided, or no
+    /// number would decide.
     pub replicates_to_decide: Option<u64>,
     /// Each test in each environment.
     pub parts: Vec<Part>,
@@ -139,7 +139,7 @@ pub struct Part {
     pub holds: Bound,
     /// The weaker bound on the same estimate, if there is one.
     pub weaker: Option<Bound>,
-    /// The range in which the two sides count as equal, if they can.
+    /// The range in which the two sides count as equal; `None` if the test cannot find them equal.
     pub equal: Option<Bound>,
     /// Number of replicates; 0 when nothing was measured.
     pub n: usize,
@@ -149,8 +149,7 @@ pub struct Part {
     pub value: Option<f64>,
     /// The interval of the estimate.
     pub interval: Option<Interval>,
-    /// The interval of the estimate at the level at which all intervals of the claim in this era cover
-    /// together.
+    /// The interval of the estimate at the simultaneous level of the claim's intervals in this era.
     pub simultaneous: Option<Interval>,
     /// The verdict.
     pub verdict: Verdict,
@@ -158,19 +157,19 @@ pub struct Part {
     pub simultaneous_verdict: Verdict,
     /// The verdict from the estimate without its interval.
     pub leaning: Option<Verdict>,
-    /// The largest probability of error at which the verdict, or the leaning of an undecided verdict, would not
-    /// stand.
+    /// The p-value: the smallest probability of error at which the figures support the verdict or, if the verdict is
+    /// undecided, the leaning.
     pub p_value: Option<f64>,
-    /// About how many replicates would decide; `None` if the verdict is decided, or no number would decide it.
+    /// The approximate number of replicates that would decide; `None` if the verdict is decided, or no number would
+    /// decide.
     pub replicates_to_decide: Option<u64>,
-    /// Remarks: why the verdict is undecided, which replicates were left out.
+    /// Remarks: the reason for an undecided verdict, and the replicates that were left out.
     pub remark: String,
     /// Whether the part counts towards the verdict on the claim.
     pub counts: bool,
-    /// Whether a model was calibrated with the published figures of these cells, so that the cells validate
-    /// nothing.
+    /// Whether a model was calibrated with the published figures of these cells. Such cells validate nothing.
     pub calibrated: bool,
-    /// The indices of the cells that were looked up, in the run's list of cells.
+    /// The indices of the used cells in the run's list of cells.
     #[serde(skip)]
     pub cells: BTreeSet<usize>,
     /// The basis of the interval.
@@ -187,8 +186,8 @@ impl Part {
         self.simultaneous_verdict == Verdict::Undecided
     }
 
-    /// The environment as in `lan embedded-apache` or `httpd ues 140`; may be empty. A number is shown with its
-    /// factor's name, because the number alone has no meaning.
+    /// The environment as in `lan embedded-apache` or `httpd ues 140`; may be empty. A number is preceded by the name
+    /// of its factor.
     pub fn environment_text(&self) -> String {
         let levels = self
             .environment

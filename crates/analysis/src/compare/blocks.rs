@@ -1,10 +1,12 @@
-//! Runs over several machines: the machine is a blocking factor of the comparison.
+//! Comparison of runs over several machines, with the machine as a blocking factor.
 //!
-//! Each machine of a run measures some of the replicates. Two runs on the same machines are compared machine by machine, so
-//! that differences in speed between machines affect both sides and cancel. The change is the mean over machines of the
-//! differences between the means of the two sides. Its error follows the same rule as in the analysis of one run (see
-//! `statistics::spread`): an F test at the level 0.25 of whether the change differs between machines by more than the
-//! spread within them. If it does, the sample is the machines' changes; otherwise, the sample is all replicates.
+//! Each machine of a run measures some of the replicates. Two runs on the same machines are compared machine by
+//! machine: differences in speed between machines affect both sides and cancel. The change on a machine is the
+//! difference between the means of the two sides, and the change of the metric is the mean over machines.
+//!
+//! The error follows the same rule as in the analysis of one run (see `statistics::spread`). An F test at the level
+//! 0.25 tests whether the changes of the machines differ more than the spread within machines explains. If they do, the
+//! sample is the changes of the machines; otherwise, the sample is all replicates.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +41,7 @@ pub struct MachinePair {
     pub same_kernel: bool,
 }
 
-/// A rule for whether two machines are compared with each other.
+/// A rule that decides whether two machines are compared with each other.
 type Rule = fn(&SideMachine, &SideMachine) -> bool;
 
 /// Whether two machines are the same running kernel.
@@ -47,8 +49,8 @@ fn is_same(one: &SideMachine, other: &SideMachine) -> bool {
     !one.kernel.is_empty() && one.kernel == other.kernel
 }
 
-/// Pairs the machines of two sides: machines with the same running kernel first, then machines with the same rank. Empty if
-/// one side has only one machine.
+/// Pairs the machines of two sides: machines with the same running kernel first, then machines with the same rank.
+/// Returns no pairs if one side has only one machine.
 pub(super) fn pairs(before: &[SideMachine], after: &[SideMachine]) -> Vec<MachinePair> {
     let mut found: Vec<MachinePair> = Vec::new();
     let rules: [Rule; 3] = [
@@ -95,18 +97,18 @@ impl OnMachines<'_> {
 /// The samples of a metric on the machines that measured it on both sides.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Blocks {
-    /// For each machine, the means of both sides.
+    /// The means of both sides, for each machine.
     means: Vec<(f64, f64)>,
-    /// For each machine, 1/n + 1/m, where n and m are the numbers of samples of the two sides.
+    /// For each machine 1/n + 1/m, with the sample sizes n and m of the two sides.
     weights: Vec<f64>,
-    /// The sum of squares within machines and sides, and the degrees of freedom of this sum.
+    /// The sum of squares within machines and sides, and its degrees of freedom.
     within: (f64, f64),
     /// The number of samples of each side.
     pub(super) samples: (usize, usize),
 }
 
 impl Blocks {
-    /// Groups the samples by machine; `None` when no machine has samples on both sides.
+    /// Groups the samples by machine; `None` if no machine has samples on both sides.
     pub(super) fn of(
         before: OnMachines<'_>,
         after: OnMachines<'_>,
@@ -145,14 +147,14 @@ impl Blocks {
         (side(|means| means.0), side(|means| means.1))
     }
 
-    /// The standard deviation of the samples within their machine and side; `None` without spread.
+    /// The standard deviation of the samples within a machine and side; `None` without spread.
     pub(super) fn deviation(&self) -> Option<f64> {
         let (squares, freedom) = self.within;
         (squares > 0.0 && freedom > 0.0).then(|| (squares / freedom).sqrt())
     }
 
-    /// The interval of the change, and the number of machines if the sample is their changes. `None` with a single machine
-    /// and a single sample on each side.
+    /// The interval of the change, and the number of machines if the sample is their changes. `None` for a single
+    /// machine with a single sample on each side.
     pub(super) fn interval(&self, level: f64) -> Option<(Interval, Option<usize>)> {
         let machines = self.means.len();
         let (k, weight) = (machines as f64, mean(&self.weights));

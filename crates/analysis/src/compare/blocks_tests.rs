@@ -1,11 +1,12 @@
-//! Runs over several machines: differences between machines cancel, and comparisons of equal runs keep their level.
+//! Tests of runs over several machines: differences between machines cancel, and the rate of false alarms stays at its
+//! level.
 
 use super::blocks::SideMachine;
 use super::tests::{Normal, series};
 use super::*;
 
-/// A run over machines with two replicates on each. Machine i is slower by the factor `speeds[i]`, and the whole side
-/// by `factor`. Replicates have 1 % of noise. `own` is the standard deviation of the change between machines.
+/// A run with two replicates on each machine. `speeds[i]` multiplies the times of machine i, and `factor` multiplies
+/// all times. Replicates have 1 % of noise. `own` is the standard deviation of the change between machines.
 fn run_over(normal: &mut Normal, speeds: &[f64], factor: f64, own: f64) -> Side {
     let mut metric = series("elapsed", Vec::new());
     metric.is_series = false;
@@ -57,7 +58,7 @@ fn machines_that_differ_cancel_in_a_comparison_of_runs_on_the_same_machines() {
         pairs,
         [(0, 3, true), (1, 2, true), (2, 1, true), (3, 0, true)]
     );
-    // If the machines are ignored, the same samples show no change.
+    // Without the machine factor, the same samples show no change.
     let plain = |side: &Side| {
         let mut side = side.clone();
         side.machines.clear();
@@ -66,7 +67,7 @@ fn machines_that_differ_cancel_in_a_comparison_of_runs_on_the_same_machines() {
     let blind = Comparison::of(&plain(&before), &plain(&after), Design::Separate, 0.03);
     assert_eq!(blind.changes[0].verdict, Verdict::Undecided);
     assert!(blind.machines.is_empty());
-    // If no kernel is known, machines are paired by rank, and their differences do not cancel.
+    // Without known kernels, machines are paired by rank, and their differences do not cancel.
     let unknown = |side: &Side| {
         let mut side = side.clone();
         side.machines
@@ -84,8 +85,8 @@ fn machines_that_differ_cancel_in_a_comparison_of_runs_on_the_same_machines() {
     );
 }
 
-/// The share of comparisons of two equal runs that report a change, if the change differs between machines with this
-/// standard deviation.
+/// The false-alarm rate of comparisons of two equal runs. `own` is the standard deviation of the change between
+/// machines.
 fn false_alarms_over_machines(machines: usize, own: f64) -> f64 {
     const TIMES: u32 = 1000;
     let mut normal = Normal::new(22);
@@ -105,12 +106,15 @@ fn false_alarms_over_machines(machines: usize, own: f64) -> f64 {
 #[test]
 fn equal_runs_over_machines_keep_the_level_also_where_machines_change_by_themselves() {
     for machines in [2, 3, 6] {
-        // With two machines the preliminary test misses some of their differences, as in the analysis of one run (see the
-        // table in docs/statistics.md).
+        // With two machines the preliminary test misses some of the differences between machines, as in the analysis of
+        // one run (see the table in docs/statistics.md).
         let few = if machines == 2 { 0.15 } else { 0.10 };
         for (own, most) in [(0.0, 0.065), (0.01, few), (0.05, few)] {
             let share = false_alarms_over_machines(machines, own);
-            assert!(share <= most, "{machines} machines, {own}: {share}");
+            assert!(
+                share <= most,
+                "{machines} machines, deviation {own}: false alarms {share}"
+            );
         }
     }
 }

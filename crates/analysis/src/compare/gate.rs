@@ -5,7 +5,7 @@
 //! it is an absolute change in the metric's unit.
 //!
 //! A limit is judged by the interval of the change: `kept` if the whole interval is within the limit, `broken` if
-//! the whole interval is beyond the limit, and `undecided` in between.
+//! the whole interval is beyond the limit, and otherwise `undecided`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,7 +25,7 @@ pub struct Gate {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GateVerdict {
-    /// The limit as it was written.
+    /// The text of the limit.
     pub limit: String,
     /// Whether the limit is kept, broken or undecided.
     pub outcome: Outcome,
@@ -45,7 +45,7 @@ pub enum Outcome {
     Undecided,
 }
 
-/// A text that is not a gate.
+/// The error for a text that is not a gate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} is not a limit on a change: expected a metric, a comparison and a signed number, as in p99<+5% or errors<=+0"
@@ -67,7 +67,7 @@ struct Limit {
 }
 
 impl Gate {
-    /// The verdict on each limit, in the order in which they were written.
+    /// Returns the verdicts on the limits, in the order of the gate's text.
     pub fn judge(&self, comparison: &Comparison) -> Vec<GateVerdict> {
         let limits = self.limits.iter();
         limits.map(|limit| limit.judge(comparison)).collect()
@@ -145,12 +145,12 @@ impl Limit {
             if let Some(it) = missing.find(|it| {
                 it.what == self.metric || self.metric.starts_with(&format!("{}: ", it.what))
             }) {
-                return undecided(&format!("{} lacks it: {}", it.side, it.reason));
+                return undecided(&format!("{} has no value: {}", it.side, it.reason));
             }
             let names = comparison.changes.iter().map(|change| &*change.metric);
             let names: Vec<&str> = names.take(10).collect();
             return undecided(&format!(
-                "there is no metric {} on both sides; there are {}",
+                "metric {} is not on both sides; metrics on both sides: {}",
                 self.metric,
                 names.join(", ")
             ));
@@ -158,7 +158,7 @@ impl Limit {
         let Some(ends) = change.low.zip(change.high) else {
             return undecided(change.reason.as_deref().unwrap_or("it has no interval"));
         };
-        // A share that is zero has not grown, although its true value may be above zero by the rule of three.
+        // A share of zero has not grown. By the rule of three, its true value may still be above zero.
         let is_zero = change.scale == Scale::Difference && change.after == 0.0;
         if self.is_upper && self.bound >= 0.0 && is_zero {
             return verdict(Outcome::Kept, None);
@@ -177,8 +177,8 @@ impl Limit {
         verdict(outcome, None)
     }
 
-    /// The interval of the change in the unit of the bound; `None` for a relative change from zero. A bound in percent is
-    /// a share here: 0.05 for 5 %.
+    /// The interval of the change in the unit of the bound; `None` for a relative change from zero. A bound in percent
+    /// is stored as a share: 0.05 for 5 %.
     fn scaled(&self, change: &Change, (low, high): (f64, f64)) -> Option<(f64, f64)> {
         let times = |factor: f64| Some((low * factor, high * factor));
         match (change.scale, self.is_percent) {
@@ -187,7 +187,7 @@ impl Limit {
             // Percentage points of a share.
             (Scale::Difference, true) if change.unit.is_empty() => Some((low, high)),
             (Scale::Difference, true) if change.unit == "%" => times(0.01),
-            // A metric of ratios that is compared by difference because a sample is zero.
+            // A ratio metric that is compared by difference because a sample is zero.
             (Scale::Difference, true) => {
                 (change.before > 0.0).then_some(())?;
                 times(1.0 / change.before)

@@ -44,8 +44,8 @@ pub fn paired_series(a: &[f64], b: &[f64], level: f64) -> Option<Interval> {
     welch(NONE, Moments::of(&differences, correlation)?, level)
 }
 
-/// The interval, extended by the largest plausible mean of each side without events: by `before` at the lower end, and
-/// by `after` at the upper end.
+/// The interval, extended for sides without events: by `before` at the lower end, and by `after` at the upper end. Each
+/// is the largest plausible mean of its side.
 pub fn widened(interval: Interval, before: f64, after: f64) -> Interval {
     Interval {
         low: interval.low - before,
@@ -54,7 +54,7 @@ pub fn widened(interval: Interval, before: f64, after: f64) -> Interval {
 }
 
 /// The interval, extended to the length that the resolution of the instrument requires. `floor` is the standard
-/// deviation that the resolution alone causes, see [`Resolution`](crate::statistics::Resolution).
+/// deviation due to the resolution, see [`Resolution`](crate::statistics::Resolution).
 pub fn no_narrower(interval: Interval, floor: f64, level: f64) -> Interval {
     let centre = 0.5 * (interval.low + interval.high);
     let half = normal_quantile(0.5 + level / 2.0) * floor;
@@ -75,10 +75,10 @@ pub fn pooled_deviation(a: &[f64], b: &[f64]) -> Option<f64> {
     (deviation > 0.0).then_some(deviation)
 }
 
-/// The smallest number of pairs whose correlation is estimated.
+/// The smallest number of pairs from which a correlation is estimated.
 pub const FEW: usize = 8;
 
-/// A mean of exactly zero, with which the mean of differences is compared.
+/// A mean of exactly zero, the reference for the mean of differences.
 const NONE: Moments = Moments {
     mean: 0.0,
     square: 0.0,
@@ -91,7 +91,7 @@ struct Moments {
     mean: f64,
     /// The square of the standard error of the mean.
     square: f64,
-    /// The degrees of freedom of that square.
+    /// The degrees of freedom of the squared standard error.
     freedom: f64,
 }
 
@@ -107,8 +107,8 @@ impl Moments {
         Some(Moments {
             mean,
             square: variance / effective,
-            // The degrees of freedom of batch means. A smaller number would depend on the estimated correlation,
-            // which few blocks do not determine.
+            // The degrees of freedom of batch means, not reduced by the correlation: few blocks give a poor estimate of
+            // it.
             freedom: n - 1.0,
         })
     }
@@ -133,9 +133,8 @@ fn welch(a: Moments, b: Moments, level: f64) -> Option<Interval> {
     })
 }
 
-/// The correlation of neighbouring blocks, 0 to 0.9. The usual estimate is too low by about (1 + 4r) / n for a
-/// correlation r (Kendall 1954); this amount is added. A negative correlation is taken as zero, which makes intervals
-/// longer.
+/// The correlation of neighbouring blocks, 0 to 0.9. The usual estimate has a bias of about -(1 + 4r) / n (Kendall
+/// 1954), which is corrected. A negative correlation is replaced by zero, which makes intervals longer.
 fn correlation(blocks: &[f64]) -> f64 {
     let n = blocks.len() as f64;
     let mean = blocks.iter().sum::<f64>() / n;

@@ -1,7 +1,7 @@
 //! Sides from saved results of load tests.
 //!
-//! The samples of a single result are its seconds: exchanges within a second are not independent, so the second is
-//! the unit. The samples of several results are the results.
+//! The samples of a single result are its seconds, because exchanges within a second are not independent. The samples
+//! of several results are the results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,8 @@ use crate::load::Summary;
 use crate::load::summary::{IntervalSummary, LoopSummary};
 use crate::statistics::Resolution;
 
-/// More blocks than this are averaged with their neighbours, so that blocks last longer than their correlation.
+/// The largest number of blocks. More blocks are merged with their neighbours, so that a block lasts longer than the
+/// correlation.
 const MOST_BLOCKS: usize = 60;
 
 /// A side from one result.
@@ -156,7 +157,7 @@ pub fn of_loads(name: &str, summaries: &[Summary]) -> Side {
     }
 }
 
-/// The name and the validity of a side, the settings that must agree, and the facts that may differ.
+/// A side without metrics: its name, its validity, the settings that must agree, and the facts that may differ.
 fn described(name: &str, summary: &Summary) -> Side {
     let setup = &summary.setup;
     let kind = match &setup.kind {
@@ -211,8 +212,8 @@ fn described(name: &str, summary: &Summary) -> Side {
     }
 }
 
-/// The share of failed exchanges among the errors of a result. The other errors are complete responses. An interval of
-/// the timeline counts both kinds together, so the share of the whole measured window applies to each.
+/// The share of failed exchanges among the errors of a result. The other errors are complete responses with an error
+/// status. An interval of the timeline has only the sum of both, so each interval uses the share of the whole window.
 fn failures_among_errors(failed: u64, status_errors: u64) -> f64 {
     match failed + status_errors {
         0 => 1.0,
@@ -220,16 +221,16 @@ fn failures_among_errors(failed: u64, status_errors: u64) -> f64 {
     }
 }
 
-/// The exchanges that ended in an interval. `completed` includes responses with an error status, but no failed
-/// exchanges.
+/// The number of exchanges that ended in an interval. `completed` includes responses with an error status, but no
+/// failed exchanges.
 fn tried(completed: u64, errors: u64, failures: f64) -> f64 {
     (completed as f64 + failures * errors as f64).max(errors as f64)
 }
 
-/// Sets the resolution of a share of events in this number of exchanges.
+/// Sets the resolution of a share of events among this number of exchanges.
 fn resolves(share: &mut Metric, exchanges: u64) {
     let each = 1.0 / exchanges.max(1) as f64;
-    // The rule of three: with no event in n exchanges, the true share may be up to 3/n, at 95 %.
+    // The rule of three: with no event in n exchanges, the true share is at most 3/n, at 95 %.
     share.resolution = 3.0 * each;
     share.instrument = Resolution {
         absolute: each,
@@ -237,8 +238,7 @@ fn resolves(share: &mut Metric, exchanges: u64) {
     };
 }
 
-/// CPU time per exchange, of the generator, and of the server if it was probed. Each result has a single figure for
-/// each.
+/// CPU time per exchange, of the generator, and of the server if it was probed. Each result has one sample.
 fn costs(summary: &Summary) -> Vec<Metric> {
     let ended = summary.measured.rates.achieved_per_s.unwrap_or(0.0);
     let server = summary.server.as_ref().map(|server| {
@@ -287,7 +287,7 @@ fn blocks(summary: &Summary) -> Vec<&IntervalSummary> {
         .collect()
 }
 
-/// The values, averaged with their neighbours to at most [`MOST_BLOCKS`] values.
+/// Merges neighbouring values to at most [`MOST_BLOCKS`] means.
 fn merged(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let values: Vec<f64> = values.collect();
     let size = values.len().div_ceil(MOST_BLOCKS).max(1);
@@ -312,7 +312,7 @@ mod tests {
         // 40 of 100 responses have an error status.
         assert_eq!(share(100, 40, (0, 400)), 0.4);
         assert_eq!(share(80, 40, (200, 200)), 0.4);
-        // In a second in which every exchange failed, the share is 1, whatever the failures of other seconds are.
+        // In a second in which every exchange failed, the share is 1 for any failures in other seconds.
         assert_eq!(share(0, 40, (1, 9)), 1.0);
         assert_eq!(share(100, 0, (0, 0)), 0.0);
     }

@@ -1,14 +1,14 @@
 //! The comparison of two results: load tests, studies and bottleneck runs.
 //!
-//! A [`Side`] is a result in the form in which it is compared: metrics with their samples, settings that must
-//! agree, and facts that may differ. [`Comparison::of`] compares each metric that both sides have.
-//! `docs/compare.md` describes the method, its sources and its limits.
+//! A [`Side`] is a result that is ready for comparison: metrics with their samples, settings that must agree, and facts
+//! that may differ. [`Comparison::of`] compares each metric that both sides have. `docs/compare.md` describes the
+//! method, its sources and its limits.
 //!
-//! - [`of_load`], [`of_loads`], [`of_run`]: sides from saved results
-//! - [`interval`]: the intervals
+//! - [`of_load`], [`of_loads`], [`of_run`]: create sides from saved results
+//! - [`interval`]: computes intervals
 //! - [`Gate`]: limits on changes, for a CI job
-//! - [`power`]: how often a change is found, by simulation
-//! - [`screen`]: the comparison on a terminal
+//! - [`power`]: estimates the power of a comparison by simulation
+//! - [`screen`]: shows the comparison on a terminal
 
 mod blocks;
 mod gate;
@@ -36,7 +36,7 @@ pub const FORMAT: u32 = 1;
 /// The simultaneous level of all intervals of a comparison.
 pub const LEVEL: f64 = 0.95;
 
-/// How the samples of the two sides belong together.
+/// The relation between the samples of the two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
@@ -80,7 +80,7 @@ impl Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Difference {
-    /// What differs, as in `policy` or `machine kernel`.
+    /// The setting or fact that differs, as in `policy` or `machine kernel`.
     pub what: String,
     /// The value on the first side; `null` if that side has no value.
     pub before: Option<String>,
@@ -134,11 +134,11 @@ pub struct Change {
 pub struct Missing {
     /// The name of the metric, of a cell with all of its metrics, or of INVALID replicates or results.
     pub what: String,
-    /// The name of the side that lacks it.
+    /// The name of the side that lacks the metric or cell.
     pub side: String,
-    /// Whether the first side lacks it.
+    /// Whether the first side lacks the metric or cell.
     pub is_before: bool,
-    /// The reason why the side lacks it.
+    /// The reason why the side lacks the metric or cell.
     pub reason: String,
 }
 
@@ -152,20 +152,20 @@ pub struct Comparison {
     pub before: String,
     /// The name of the second side.
     pub after: String,
-    /// Reasons why a side is INVALID; if there are any, no verdict is given.
+    /// Reasons why a side is INVALID. With any reason, there are no verdicts.
     pub invalid: Vec<String>,
     /// The settings and facts in which the sides differ.
     pub differences: Vec<Difference>,
-    /// How the samples of the two sides belong together.
+    /// The relation between the samples of the two sides.
     pub design: Design,
-    /// For two runs over several machines: each machine with the machine that it is compared with; absent
+    /// For two runs over several machines: each machine of the first run with its machine of the second run; absent
     /// otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MachinePair>,
     /// The simultaneous level of all intervals.
     pub level: f64,
-    /// The margin of equality, 0 to 1: values are equal if the whole interval of their relative change is within
-    /// it.
+    /// The margin of equality, 0 to 1. Values are equal if the whole interval of their relative change lies within the
+    /// margin.
     pub margin: f64,
     /// Every metric that both sides have.
     pub changes: Vec<Change>,
@@ -178,8 +178,8 @@ pub struct Comparison {
 impl Comparison {
     /// Compares two sides. `margin` is the share within which values are equal, above 0.
     ///
-    /// The intervals of all metrics hold together at [`LEVEL`] (Bonferroni): at most 5 % of the comparisons
-    /// between two results of the same server report any change.
+    /// [`LEVEL`] is the simultaneous level of all intervals (Bonferroni). So at most 5 % of the comparisons between two
+    /// results of the same server report any change.
     pub fn of(before: &Side, after: &Side, design: Design, margin: f64) -> Comparison {
         let pairs: Vec<(&Metric, &Metric)> = before
             .metrics
@@ -226,7 +226,7 @@ impl Comparison {
         }
     }
 
-    /// Whether something differs that makes the results incomparable.
+    /// Whether the sides agree in all settings that a comparison requires.
     pub fn is_comparable(&self) -> bool {
         self.differences.iter().all(|it| !it.incomparable)
     }
@@ -296,8 +296,7 @@ fn change<'a>(
         None => (mean(&left), mean(&right)),
     };
     let shift = after - before;
-    // Equal samples have an error too: readings differ from the values by up to half the resolution of the
-    // instrument.
+    // Equal samples also have an error: a reading differs from the true value by up to half the resolution.
     let floor = |metric: &Metric, samples: &[f64]| -> f64 {
         let centre = natural(mean(samples));
         let deviation = metric.instrument.deviation(centre);
@@ -309,15 +308,15 @@ fn change<'a>(
     };
     let floor = floor(a, &left).hypot(floor(b, &right));
     let interval = interval.map(|i| interval::no_narrower(i, floor, level));
-    // If all samples of a share or count are zero, the true value may still be above zero. The interval is widened by
-    // the metric's resolution.
+    // If all samples of a share or count are zero, the true value may still be above zero. So the metric's resolution
+    // extends the interval.
     let open = |metric: &Metric, samples: &[f64]| -> f64 {
         let never = metric.scale == Scale::Difference && samples.iter().all(|s| *s == 0.0);
         if never { metric.resolution } else { 0.0 }
     };
     let interval = interval.map(|i| interval::widened(i, open(a, &left), open(b, &right)));
     let ends = interval.map(|i| (relative(i.low), relative(i.high)));
-    // A share has no relative margin: its margin comes from the resolution of the measurement.
+    // The margin of a share is not relative: it is the resolution of the measurement.
     let margin = match a.scale {
         Scale::Ratio if is_ratio => margin,
         Scale::Ratio => margin * before.abs(),

@@ -1,4 +1,4 @@
-//! The power of a comparison, by simulation from recorded noise: both sides are drawn with replacement from the
+//! The power of a comparison, by simulation from recorded noise. Both sides are drawn with replacement from the
 //! replicates of one real cell, and one side is changed by a known share.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::{Better, Comparison, Design, Metric, Side, Verdict};
 use crate::Error;
 use crate::real_cells::cells_with;
 
-/// Planted changes in percent; the first is no change.
+/// Planted changes in percent; the first value plants no change.
 pub const PLANTED: [f64; 5] = [0.0, 1.0, 2.0, 5.0, 10.0];
 
 /// Numbers of samples of each side.
@@ -21,11 +21,11 @@ pub const SIZES: [usize; 4] = [3, 5, 10, 20];
 pub struct Noise {
     /// The metric.
     pub metric: String,
-    /// The values of each cell, with many replicates.
+    /// The values of each cell that has many replicates.
     pub cells: Vec<Vec<f64>>,
 }
 
-/// The noise of the metrics that are compared, from the runs in a folder.
+/// Reads the noise of the compared metrics from the runs in a folder.
 ///
 /// # Errors
 /// When a run cannot be read.
@@ -48,12 +48,12 @@ pub fn noise_of(runs: &Path) -> Result<Vec<Noise>, Error> {
     noise.into_iter().collect()
 }
 
-/// How often a metric's changes were found.
+/// The power of comparisons in one metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Power {
     /// The metric.
     pub metric: String,
-    /// Number of cells whose noise was drawn from.
+    /// Number of cells from which values were drawn.
     pub cells: usize,
     /// Median of the cells' coefficients of variation, in percent.
     pub noise_percent: f64,
@@ -66,9 +66,9 @@ pub struct Power {
 /// The table of false alarms and power.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PowerTable {
-    /// The seed of all draws.
+    /// The seed of the random numbers.
     pub seed: Seed,
-    /// Number of comparisons for each entry.
+    /// Number of simulated comparisons for each entry.
     pub trials: u32,
     /// One row for each metric and number of samples.
     pub rows: Vec<Power>,
@@ -127,7 +127,7 @@ impl PowerTable {
     }
 }
 
-/// Whether one comparison finds a change.
+/// Simulates one comparison; returns whether it finds a change.
 fn is_found(noise: &Noise, n: usize, percent: f64, draws: Seed) -> bool {
     let cell = draws.stream("cell").uniform(0) * noise.cells.len() as f64;
     let cell = &noise.cells[cell as usize];

@@ -8,7 +8,7 @@ use crate::machines::machines;
 use crate::resolution::resolution;
 use crate::run::{CellState, MeasuringMachine, Run};
 
-/// The metrics of a replicate that are compared: name, unit, and the better direction.
+/// The metrics of a replicate that are compared: name, unit, and better direction.
 pub(crate) const METRICS: [(&str, &str, Better); 12] = [
     ("elapsed_s", "s", Better::Lower),
     ("packets", "count", Better::Lower),
@@ -20,14 +20,13 @@ pub(crate) const METRICS: [(&str, &str, Better); 12] = [
     ("response_p99_ms", "ms", Better::Lower),
     ("error_pct", "%", Better::Lower),
     ("cpu_us_per_exchange", "µs", Better::Lower),
-    // "%" alone is the unit of shares, whose limits are percentage points.
+    // "%" without more text is the unit of shares, whose limits are percentage points.
     ("cpu_total_pct", "% of the quota", Better::Neither),
-    // The metric of a capacity study. Only shares have no unit.
+    // The metric of a capacity study. An empty unit would mark it as a share.
     ("capacity", "/s or users", Better::Higher),
 ];
 
-/// A side from a run's folder. The name of a metric contains its cell: the block, then the levels that vary in
-/// the run.
+/// Creates a side from a run. The name of a metric contains its cell: the block, then the levels that vary in the run.
 pub fn of_run(name: &str, run: &Run) -> Side {
     let mut metrics = Vec::new();
     let (mut without, mut left_out) = (BTreeMap::new(), BTreeMap::new());
@@ -123,8 +122,8 @@ pub fn of_run(name: &str, run: &Run) -> Side {
     }
 }
 
-/// Why a run is INVALID as a whole: it has no valid replicate. An INVALID cell beside valid cells has no samples, and is
-/// listed with its reasons.
+/// The reasons why a whole run is INVALID: it has no valid replicate. In other runs, an INVALID cell has no samples and
+/// is listed with its reasons.
 fn invalid(run: &Run, without: &BTreeMap<String, String>) -> Vec<String> {
     if run.cells.iter().any(|cell| cell.valid().next().is_some()) {
         return Vec::new();
@@ -159,7 +158,8 @@ mod tests {
     use super::*;
     use crate::run::{Cell, RunInfo};
 
-    /// A run with a cell for each list; a replicate is INVALID for the given reason.
+    /// A run with one cell for each list, and one replicate for each item. `Some` is the reason why the replicate is
+    /// INVALID.
     fn run(cells: &[&[Option<&str>]]) -> Run {
         let info: RunInfo = serde_json::from_value(serde_json::json!({
             "format": RunInfo::FORMAT, "study": "small", "title": "", "mode": "quick",

@@ -1,5 +1,4 @@
-//! A comparison on a terminal: the answer, the table of changes, the differences in settings and
-//! facts, the method.
+//! A comparison on a terminal: the answer, the table of changes, the differences in settings and facts, and the method.
 
 use fathometer_model::digits::{grouped, significant};
 
@@ -10,7 +9,7 @@ const WIDTH: usize = 100;
 /// The largest number of rows of a table; decided changes come first.
 const ROWS: usize = 40;
 
-/// The whole text.
+/// Returns the whole text.
 pub fn render(comparison: &Comparison) -> String {
     let mut text = hanging("", &answer(comparison), WIDTH);
     for reason in &comparison.invalid {
@@ -42,7 +41,7 @@ pub fn render(comparison: &Comparison) -> String {
     text
 }
 
-/// The answer in one sentence.
+/// Returns the answer in one sentence.
 pub fn answer(comparison: &Comparison) -> String {
     let (before, after) = (&comparison.before, &comparison.after);
     if !comparison.invalid.is_empty() {
@@ -145,7 +144,7 @@ fn shift(change: &Change, shift: f64) -> String {
     format!("{sign}{:.decimals$}{unit}", number.abs())
 }
 
-/// The pairs of machines that are compared, and the number of metrics whose sample is the machines.
+/// The pairs of machines that are compared, and the number of metrics in which the machines are the samples.
 fn machines(comparison: &Comparison) -> String {
     if comparison.machines.is_empty() {
         return String::new();

@@ -10,7 +10,7 @@ use super::{Difference, Missing};
 use crate::resolution::quotient;
 use crate::statistics::Resolution;
 
-/// A result in the form in which it is compared.
+/// A result that is ready for comparison.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Side {
     /// The name of the side, from the name of its file.
@@ -48,17 +48,17 @@ pub struct Metric {
     pub machines: Vec<u32>,
     /// Whether the samples are consecutive blocks of time, which may be correlated.
     pub is_series: bool,
-    /// The smallest mean that the side can distinguish from zero, in the metric's unit. It is used if all samples
+    /// The smallest mean that the side can distinguish from zero, in the metric's unit. It matters only if all samples
     /// are zero.
     pub resolution: f64,
-    /// The smallest change of a sample that the instrument resolves: no interval is narrower.
+    /// The resolution of the instrument, which sets a minimum length of the interval.
     pub instrument: Resolution,
-    /// The reason to report if there is no interval.
+    /// The reason to report if the metric has no interval.
     pub no_interval: &'static str,
 }
 
 impl Metric {
-    /// A metric whose change is a ratio, and whose samples are independent.
+    /// A metric with independent samples whose change is a ratio.
     pub fn ratio(
         name: &str,
         unit: &'static str,
@@ -92,7 +92,7 @@ pub enum Better {
     Neither,
 }
 
-/// How a change is expressed.
+/// The scale of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {

@@ -1,5 +1,4 @@
-//! Known changes are found, no change is found where there is none, and the intervals have their
-//! stated coverage.
+//! Planted changes are found, equal sides rarely show a change, and the intervals have their stated coverage.
 
 use fathometer_model::Seed;
 
@@ -30,7 +29,7 @@ impl Normal {
         (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos()
     }
 
-    /// Consecutive blocks: a first-order process with this correlation of neighbours.
+    /// Consecutive blocks from a first-order process with this correlation of neighbours.
     fn blocks(&mut self, n: usize, correlation: f64) -> Vec<f64> {
         let mut last = self.draw();
         let fresh = (1.0 - correlation * correlation).sqrt();
@@ -44,7 +43,7 @@ impl Normal {
     }
 }
 
-/// The share of intervals at 95 % that contain the true difference, 0.
+/// The coverage of intervals at 95 %: the share that contains the true difference, 0.
 fn coverage(n: usize, correlation: f64, of: fn(&[f64], &[f64], f64) -> Option<Interval>) -> f64 {
     const TIMES: usize = 800;
     let mut normal = Normal::new(17);
@@ -63,12 +62,12 @@ fn intervals_cover_what_they_say() {
             assert!((0.935..=0.995).contains(&share), "n {n}: {share}");
         }
     }
-    // Correlated blocks: without the correction, the intervals for r = 0.6 cover 69 %.
+    // Without the correction, the intervals for r = 0.6 have a coverage of 69 %.
     for (n, correlation) in [(10, 0.0), (30, 0.0), (30, 0.3), (60, 0.6)] {
         let share = coverage(n, correlation, interval::series);
         assert!(
             (0.93..=0.99).contains(&share),
-            "n {n}, r {correlation}: {share}"
+            "n {n}, correlation {correlation}: coverage {share}"
         );
     }
     assert!(coverage(60, 0.6, interval::independent) < 0.8);
@@ -88,7 +87,7 @@ fn intervals_of_consecutive_pairs_cover_what_docs_compare_says() {
         let share = coverage(n, correlation, interval::paired_series);
         assert!(
             (least..=0.99).contains(&share),
-            "n {n}, r {correlation}: {share}"
+            "n {n}, correlation {correlation}: coverage {share}"
         );
     }
     assert!(coverage(60, 0.6, interval::paired) < 0.8);
@@ -109,7 +108,7 @@ pub(super) fn series(name: &str, samples: Vec<f64>) -> Metric {
     }
 }
 
-/// A side with a p50 of 1 ms and a p99 of `p99` ms; the seconds have 1 % and 2 % of noise.
+/// A side with a p50 of 1 ms and a p99 of `p99` ms. Its seconds have noise of 1 % in p50 and 2 % in p99.
 fn side(normal: &mut Normal, p99: f64) -> Side {
     let p50 = (0..30).map(|_| (0.01 * normal.draw()).exp()).collect();
     let tail = (0..30)
@@ -121,7 +120,7 @@ fn side(normal: &mut Normal, p99: f64) -> Side {
     }
 }
 
-/// The share of comparisons that decide p99, and the share that decides p50.
+/// The share of comparisons that find a change in p99, and the share that find a change in p50.
 fn found(p99: f64) -> (f64, f64) {
     const TIMES: usize = 200;
     let mut normal = Normal::new(1998);
@@ -141,7 +140,7 @@ fn found(p99: f64) -> (f64, f64) {
 fn a_tail_that_is_2_percent_slower_is_found_when_the_median_stands_still() {
     let (tail, middle) = found(5.0 * 1.02);
     assert!(tail > 0.8 && middle < 0.05, "{tail} {middle}");
-    // The same build twice: the false alarms of both metrics together are at most 5 %.
+    // Two results of the same build: the false-alarm rate of both metrics together is at most 5 %.
     let (tail, middle) = found(5.0);
     assert!(tail + middle <= 0.06, "{tail} {middle}");
 }
@@ -212,7 +211,8 @@ fn constant_samples_have_the_resolution_as_width_and_their_changes_are_found() {
         let same = of(side(2.0, 0.01));
         assert_eq!(verdicts(&same), [Verdict::Equal; 2], "{same:?}");
         for (change, deviation) in same.iter().zip([1e-3, 1e-4]) {
-            // 97.5 % for each of two metrics: 2.24 deviations of a difference of two uniform errors.
+            // The level is 97.5 % for each of two metrics: 2.24 standard deviations of a difference of two uniform
+            // errors.
             let half = 2.2414 * deviation / 6f64.sqrt();
             let (low, high) = change.low.zip(change.high).unwrap();
             assert!((high - half).abs() < 1e-3 * half, "{change:?} {half}");
@@ -253,8 +253,8 @@ fn what_one_side_lacks_is_listed_with_the_reason() {
     assert_eq!(
         reasons,
         [
-            lacks("after lacks it: not measured"),
-            lacks("before lacks it: no valid replicate: packets were lost")
+            lacks("after has no value: not measured"),
+            lacks("before has no value: no valid replicate: packets were lost")
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! Every table and figure that the papers print, and the run that measured its counterpart.
+//! Every table and figure in the papers, and the run that measured its counterpart.
 
 use serde::Serialize;
 
@@ -11,25 +11,26 @@ use crate::study::StudyData;
 pub struct Counterpart {
     /// The paper, as in `nielsen97`.
     pub paper: String,
-    /// The paper's number: `T4` is table 4, `F12` figure 12.
+    /// The number in the paper: `T4` is table 4, `F12` is figure 12.
     pub id: String,
     /// The title of the table or figure.
     pub title: String,
-    /// The study's tables and curves that are its counterpart; empty when there is none.
+    /// The study's tables and curves that are the counterpart; empty if there are none.
     pub here: Vec<String>,
-    /// The run with the most replicates, among the runs with at least 90 % of the largest number of figures of the
-    /// counterpart; the last such run. Absent when no run has such a figure.
+    /// The run that measured the counterpart. Candidates have at least 90 % of the largest number of figures that any
+    /// run has. The candidate with the most replicates is used and, among equal ones, the last. Absent if no run has a
+    /// figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The fewest and the most replicates of a figure of that run.
+    /// The fewest and the most replicates of a figure in that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicates: Option<(usize, usize)>,
-    /// Why there is no counterpart.
+    /// The reason why there is no counterpart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
 }
 
-/// The figures of a table, or the points of the curves of a figure, that a run measured in all eras.
+/// The figures of a table, or the points of a figure's curves, that a run measured in all eras.
 #[derive(Debug)]
 pub(super) struct MeasuredFigures {
     id: String,
@@ -39,7 +40,7 @@ pub(super) struct MeasuredFigures {
     replicates: (usize, usize),
 }
 
-/// Returns the measured tables and figures of curves.
+/// Returns the measured figures of each table and each set of curves.
 pub(super) fn measured(run: &Run, data: &StudyData) -> Vec<MeasuredFigures> {
     let intervals = run.info.intervals();
     let tables = data.table_results(run, intervals);
@@ -61,7 +62,7 @@ pub(super) fn measured(run: &Run, data: &StudyData) -> Vec<MeasuredFigures> {
     tables.chain(curves).collect()
 }
 
-/// Every table and figure that the papers print, in their order.
+/// Returns every table and figure in the papers, in their order.
 pub(super) fn of(papers: &[(String, &StudyData)], runs: &[JudgedRun<'_>]) -> Vec<Counterpart> {
     let each = papers.iter().flat_map(|(paper, data)| {
         data.printed.iter().map(move |printed| {
@@ -88,10 +89,10 @@ pub(super) fn of(papers: &[(String, &StudyData)], runs: &[JudgedRun<'_>]) -> Vec
     each.collect()
 }
 
-/// A run with fewer figures than this share of the largest number is incomplete.
+/// A run is incomplete if its number of figures is less than this share of the largest number.
 const COMPLETE: f64 = 0.9;
 
-/// The complete run with the most replicates; the last such run.
+/// The complete run with the most replicates; among equal ones, the last.
 fn best<'r, 'd: 'r>(
     runs: impl Iterator<Item = &'r JudgedRun<'d>>,
     ids: &[String],
@@ -109,15 +110,15 @@ fn best<'r, 'd: 'r>(
         })
 }
 
-/// The number of figures that a run has of some tables and curves.
+/// The number of measured figures in some tables and curves of a run.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     figures: usize,
-    /// The fewest and the most replicates behind a figure.
+    /// The fewest and the most replicates of a figure.
     replicates: (usize, usize),
 }
 
-/// `None` when the run has no figures of these tables and curves.
+/// The measured figures of these tables and curves; `None` if there are none.
 fn figures_of(run: &JudgedRun<'_>, ids: &[String]) -> Option<Found> {
     let found = || run.measured.iter().filter(|one| ids.contains(&one.id));
     let fewest = found().map(|one| one.replicates.0).min()?;

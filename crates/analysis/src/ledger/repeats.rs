@@ -1,8 +1,8 @@
-//! Studies that were measured twice, and whether their runs reach the same verdicts.
+//! Repeatability: studies that were measured twice, and the agreement of their verdicts.
 //!
-//! Two runs of one study are compared where both decide: by claim in each era, if the claim was tested in the same places
-//! in both runs, and by place. Only runs that share a test form a pair. Tests are different if their cells have no common
-//! level of a factor, such as the path.
+//! Two runs of one study are compared in two ways: by single tests, and by claims in each era. A claim is compared only
+//! if both runs tested it in the same environments. Only runs that share a test form a pair. Two tests are different if
+//! their cells have a factor, such as the path, without a common level.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,18 +18,18 @@ pub struct Repeat {
     pub study: String,
     /// The names of the two runs.
     pub runs: [String; 2],
-    /// Claims, by era, that both runs test in the same places.
+    /// Claims, by era, that both runs test in the same environments.
     pub claims: Agreement,
-    /// Tests of one place that both runs have.
+    /// Single tests, each in one environment, that both runs have.
     pub tests: Agreement,
 }
 
-/// The number of verdicts that are the same.
+/// The agreement between the verdicts of two runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Agreement {
     /// The number of verdicts that both runs decide.
     pub decided: usize,
-    /// The number of these with the same verdict.
+    /// The number of decided verdicts that are the same.
     pub same: usize,
     /// The number of verdicts that only one of the runs decides.
     pub by_one: usize,
@@ -39,10 +39,10 @@ pub struct Agreement {
     pub differences: Vec<Disagreement>,
 }
 
-/// A verdict in which two runs differ.
+/// A verdict that differs between two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Disagreement {
-    /// What was judged, as in `N04, era today`.
+    /// The claim or test, as in `N04, era today`.
     pub what: String,
     /// The verdicts of the two runs.
     pub verdicts: [Verdict; 2],
@@ -68,7 +68,7 @@ impl Agreement {
     }
 }
 
-/// Whether a later run of the study has all tests of this one, and at least as many replicates in them.
+/// Whether a later run of the study has all tests of `run`, and at least as many replicates in them.
 pub(super) fn is_repeated(run: &JudgedRun<'_>, runs: &[JudgedRun<'_>]) -> bool {
     let replicates = |tests: &[(&Part, &Part)], later: bool| -> usize {
         let of = tests
@@ -100,7 +100,7 @@ fn shared_tests<'a>(run: &'a JudgedRun<'_>, other: &'a JudgedRun<'_>) -> Vec<(&'
         .collect()
 }
 
-/// The eras of claims that two runs share, with the claim's identifier.
+/// The eras of claims that two runs share, each with the claim's identifier.
 fn shared_eras<'a>(
     run: &'a JudgedRun<'_>,
     other: &'a JudgedRun<'_>,
@@ -157,7 +157,7 @@ impl Repeat {
         })
     }
 
-    /// The result in one sentence, and the differences.
+    /// Returns the result in one sentence, and the differences.
     pub fn sentence(&self) -> String {
         let of = |agreement: &Agreement, what: &str| {
             format!(
@@ -201,7 +201,8 @@ fn places(era: &EraVerdict) -> BTreeSet<(&str, &[(String, String)])> {
         .collect()
 }
 
-/// Tests that both runs have. Tests are different if their cells have no common level of a factor, such as the path.
+/// The tests that both runs have. A test is the same if its label and environment are the same, and if its cells have a
+/// common level of each factor that both tests have, such as the path.
 fn shared<'a>(
     (run, era): (&JudgedRun<'_>, &'a EraVerdict),
     (other, again): (&JudgedRun<'_>, &'a EraVerdict),
@@ -218,7 +219,7 @@ fn shared<'a>(
         .collect()
 }
 
-/// The levels of some cells, by factor.
+/// The levels of several cells, by factor.
 type LevelsOfCells<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
 /// The levels of the cells of a test.
@@ -231,7 +232,7 @@ fn levels<'a>(run: &'a JudgedRun<'_>, part: &Part) -> LevelsOfCells<'a> {
     levels
 }
 
-/// Whether the cells have a common level of each factor that both have.
+/// Whether the cells share a level of each factor that both vary.
 fn have_common_levels(one: &LevelsOfCells<'_>, other: &LevelsOfCells<'_>) -> bool {
     one.iter().all(|(factor, levels)| {
         let others = other.get(factor);

@@ -7,11 +7,12 @@ use fathometer_model::digits::significant;
 use super::{Ledger, Row};
 use crate::claims::Verdict;
 
-/// An upper end of an interval above this value is shown as "no limit".
+/// A larger upper end of an interval is shown as "no limit".
 const MOST: f64 = 1e7;
 
 impl Ledger {
-    /// The ledger as a page of documentation. Runs are links to folders of `runs`, a path relative to the page.
+    /// The ledger as a page of documentation. Each run is a link to its folder. `runs` is the path of the runs,
+    /// relative to the page.
     pub fn markdown(&self, runs: &str) -> String {
         let mut text = String::from(
             "# The ledger\n\n\
@@ -96,7 +97,7 @@ impl Ledger {
         text
     }
 
-    /// The ledger for a terminal: one line for each verdict.
+    /// The ledger for a terminal, with one line for each verdict.
     pub fn terminal(&self) -> String {
         let mut text = self.summary() + "\n\n";
         for row in &self.rows {
@@ -141,7 +142,7 @@ impl Ledger {
         text
     }
 
-    /// The tables and figures of the papers, and where their counterparts are.
+    /// The tables and figures of the papers, with links to the runs of their counterparts.
     fn counterparts_markdown(&self, runs: &str) -> String {
         let mut text = String::new();
         if self.counterparts.is_empty() {
@@ -214,7 +215,7 @@ impl Ledger {
 }
 
 impl Row {
-    /// The verdict in one line: `holds, stands`, `undecided (holds?)`.
+    /// The verdict in one line, as in `holds, stands` or `undecided (holds?)`.
     fn verdict_line(&self) -> String {
         match (self.verdict, self.leaning) {
             (Verdict::NotTested, _) => "not tested".to_owned(),
@@ -251,7 +252,7 @@ impl Row {
         sentences.join("; ")
     }
 
-    /// The estimate with its interval and its place.
+    /// The estimate with its interval and its environment.
     fn figure(&self) -> String {
         let Some(value) = self.estimate else {
             return self.place.clone();

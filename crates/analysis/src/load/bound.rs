@@ -1,16 +1,16 @@
-//! The bound of a load test: what limited its rate.
+//! The bound of a load test: the cause that limited its rate.
 
 use super::quantity::{count, counted, percent, three_digits};
 use super::{LoadResult, LoopKind, rates, signals};
 
-/// From this share of the offered rate on, the server counts as keeping up.
+/// The smallest share of the offered rate at which the server counts as keeping up.
 const KEPT_UP: f64 = 0.98;
 
-/// If at least this share of the users waits on average, the bound of a closed loop is reported as all users waiting.
+/// The smallest share of waiting users, on average, for which a closed loop reports that all users wait.
 const ALWAYS: f64 = 0.9;
 
-/// What limited the rate, as a clause. It is a finding about the load and the server; the validity checks show
-/// whether the generator was the bound.
+/// Returns the bound of the rate, as a clause. It describes the load and the server; only the validity checks can show
+/// that the generator was the bound.
 ///
 /// In a closed loop the mean number of waiting users follows from Little's law (`rates::load_factor`).
 pub fn of(result: &LoadResult) -> String {
@@ -43,7 +43,7 @@ pub fn of(result: &LoadResult) -> String {
                     "the server: it completed {} of the offered rate",
                     percent(share)
                 ),
-                false => "the plan: it offered nothing in the window".to_owned(),
+                false => "the plan: it has no exchange in the window".to_owned(),
             }
         }
     };

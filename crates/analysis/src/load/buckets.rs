@@ -1,9 +1,9 @@
 //! Counts of whole numbers in HdrHistogram's buckets, with three significant digits.
 //!
-//! A load generator counts about ten times per exchange, so counting must be cheap: here it takes a shift, an
-//! addition and an index into a vector. Files and their readers get the same counts as a [`Histogram`], because
-//! the buckets are the same. Below [`BUCKETS`], each number has its own bucket. Above, half as many buckets form
-//! an octave, and each octave has buckets twice as wide as the previous octave.
+//! A load generator counts about ten numbers per exchange, so counting must be cheap: it takes a shift, an addition and
+//! an index into a vector. A [`Histogram`] of the same numbers has the same counts, because its buckets are the same.
+//! Below [`BUCKETS`], each number has its own bucket. Above, each octave has half as many buckets, which are twice as
+//! wide as in the previous octave.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ const LOG_BUCKETS: u32 = 11;
 /// Number of buckets in each octave.
 const OCTAVE: usize = BUCKETS as usize / 2;
 
-/// The number of counts for each size.
+/// The count of each bucket.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Buckets {
     /// The counts of whole octaves.
@@ -33,7 +33,7 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// Reserves room for numbers up to `most`; a larger number makes the vector grow.
+    /// Preallocates counts for numbers up to `most`. A larger number makes the vector grow.
     pub(super) fn with_room(most: u64) -> Buckets {
         Buckets {
             counts: vec![0; room_for(most)],
@@ -41,13 +41,13 @@ impl Buckets {
         }
     }
 
-    /// Resets all counts, but keeps the memory.
+    /// Resets all counts, but does not free the memory.
     pub(super) fn clear(&mut self) {
         self.counts.fill(0);
         self.total = 0;
     }
 
-    /// The total of all counts.
+    /// The sum of all counts.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
@@ -80,13 +80,13 @@ impl Buckets {
         self.total += other.total;
     }
 
-    /// Number of buckets up to the last non-empty one.
+    /// Number of buckets up to and including the last non-empty bucket.
     fn used(&self) -> usize {
         let last = self.counts.iter().rposition(|&count| count > 0);
         last.map_or(0, |last| last + 1)
     }
 
-    /// Whether `least` is in the first non-empty bucket and `greatest` in the last, and `least` is not above
+    /// Whether the first non-empty bucket contains `least`, the last contains `greatest`, and `least` is not above
     /// `greatest`.
     pub(super) fn are_between(&self, least: u64, greatest: u64) -> bool {
         let first = self.counts.iter().position(|&count| count > 0);
@@ -95,8 +95,8 @@ impl Buckets {
         least <= greatest && (first, last) == places
     }
 
-    /// The largest number of the bucket in which the fraction `quantile` (0 to 1) of all counts is reached. For
-    /// the fraction 0, the smallest number of the first non-empty bucket. Zero when nothing was counted.
+    /// The largest number of the bucket in which the fraction `quantile` (0 to 1) of all counts is reached. For the
+    /// fraction 0, it is the smallest number of the first non-empty bucket. Zero if nothing was counted.
     pub(super) fn quantile(&self, quantile: f64) -> u64 {
         let wanted = (quantile.min(1.0) * self.total as f64).ceil() as u64;
         let mut reached = 0;
@@ -111,14 +111,14 @@ impl Buckets {
         }
     }
 
-    /// The sum of the counts in the buckets from that of `low` to that of `high`.
+    /// The sum of the counts from the bucket of `low` to the bucket of `high`.
     pub(super) fn between(&self, low: u64, high: u64) -> u64 {
         let end = self.counts.len().min(place_of(high) + 1);
         let counts = self.counts.get(place_of(low)..end).unwrap_or_default();
         counts.iter().sum()
     }
 
-    /// The non-empty buckets: the largest number of each, and its count.
+    /// The non-empty buckets, each as its largest number and its count.
     pub(super) fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
         let counts = self.counts.iter().copied().enumerate();
         counts
@@ -126,7 +126,7 @@ impl Buckets {
             .map(|(place, count)| (most_of(place), count))
     }
 
-    /// The counts as a histogram.
+    /// Converts the counts to a histogram.
     pub(super) fn histogram(&self) -> Histogram<u64> {
         let mut histogram = Histogram::new(DIGITS).expect("3 digits are allowed");
         histogram.auto(true);
@@ -139,8 +139,8 @@ impl Buckets {
     }
 }
 
-/// Writes the non-empty buckets: for each, the number of empty buckets before it, and its count. Binary formats
-/// get packed counts.
+/// Writes each non-empty bucket as the number of empty buckets before it, and its count. Binary formats receive packed
+/// counts.
 impl Serialize for Buckets {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut next = 0;
@@ -191,7 +191,7 @@ impl Visitor<'_> for PackedBuckets {
     }
 }
 
-/// Buckets while they are read.
+/// The buckets of which a part was read.
 #[derive(Default)]
 struct Filling {
     buckets: Buckets,
@@ -218,7 +218,7 @@ impl Filling {
     }
 }
 
-/// The reason why the counts cannot be read.
+/// The error for counts that cannot be read.
 enum BucketsError {
     Place,
     Empty,
@@ -250,7 +250,7 @@ fn place_of(number: u64) -> usize {
     octave as usize * OCTAVE + (number >> octave) as usize
 }
 
-/// The number of buckets in all octaves up to that of a number.
+/// The number of buckets from zero to the end of the octave of this number.
 fn room_for(number: u64) -> usize {
     (place_of(number) + 1).next_multiple_of(OCTAVE)
 }
@@ -275,7 +275,7 @@ fn octave_of(place: usize) -> u32 {
 mod tests {
     use super::*;
 
-    /// Numbers around each change of the bucket width, and others.
+    /// Numbers around each change of the bucket width, and other numbers.
     fn numbers() -> impl Iterator<Item = u64> {
         let edges = (0..63).flat_map(|power| {
             let edge = 1u64 << power;
@@ -328,7 +328,7 @@ mod tests {
         small.add(&large);
         assert_eq!(small.total(), 2_000_003);
         assert_eq!(small.quantile(1.0), u64::MAX);
-        // Zeros need no memory when they are added.
+        // Adding empty buckets allocates no memory.
         large.clear();
         large.count(7);
         let mut small = Buckets::with_room(1);

@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::{LoadResult, Summary, Verdict};
 use crate::csv::field;
 
-/// Every figure of the summary, one per line: `measured.phases.corrected.p99_ms,12.3,ms`. Texts (the URL,
-/// settings, reasons for INVALID) are lines too, without a unit. The timeline and the targets are left out,
-/// because they are separate tables.
+/// All figures of the summary, one per line: `measured.phases.corrected.p99_ms,12.3,ms`. Texts (the URL, settings,
+/// reasons for INVALID) are also lines, without a unit. The timeline and the targets are left out, because they are
+/// separate tables.
 pub fn summary(result: &LoadResult, slos: &[Verdict]) -> String {
     let summary = Summary::of(result).with_slos(slos.to_vec());
     let mut value = serde_json::to_value(&summary).expect("a summary is JSON");
@@ -27,7 +27,7 @@ pub fn summary(result: &LoadResult, slos: &[Verdict]) -> String {
     text
 }
 
-/// The timeline of the test: one line per interval.
+/// The timeline of the test, one line per interval.
 pub fn timeline(result: &LoadResult) -> String {
     let mut text = String::from(
         "start_s,length_s,planned,completed,errors,received_bytes,connections,p50_ms,p90_ms,p99_ms,\

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::LoadResult;
 
-/// Whether less was measured than requested.
+/// Whether the measured time or number of exchanges is below the requested one.
 fn is_cut_short(result: &LoadResult) -> bool {
     let measured = &result.measured;
     let by_time = result
@@ -18,8 +18,7 @@ fn is_cut_short(result: &LoadResult) -> bool {
     by_time || by_count
 }
 
-/// A sentence that states what the figures of an interrupted test cover; `None` if everything that was
-/// requested was measured.
+/// States which part of the requested measurement the figures cover; `None` if the measurement is complete.
 pub fn cut_short(result: &LoadResult) -> Option<String> {
     if !is_cut_short(result) {
         return None;

@@ -19,7 +19,7 @@ pub struct Distribution {
     greatest: u64,
 }
 
-/// A distribution as it was read; its parts may contradict each other.
+/// A distribution that was read but not yet checked for contradictions.
 #[derive(Deserialize)]
 #[serde(rename = "Distribution")]
 struct Unchecked {
@@ -33,7 +33,7 @@ struct Unchecked {
 impl TryFrom<Unchecked> for Distribution {
     type Error = &'static str;
 
-    /// Checks the conditions that the quantiles, means and sums of merged distributions require.
+    /// Checks the conditions that quantiles, means and sums require.
     fn try_from(read: Unchecked) -> Result<Distribution, &'static str> {
         let Unchecked {
             buckets,
@@ -67,7 +67,7 @@ impl Distribution {
     /// Significant decimal digits of a quantile: its relative error is below 10^-3.
     pub const DIGITS: u8 = buckets::DIGITS;
 
-    /// An empty distribution.
+    /// Creates an empty distribution.
     pub fn new() -> Distribution {
         Distribution {
             buckets: Buckets::default(),
@@ -78,20 +78,20 @@ impl Distribution {
         }
     }
 
-    /// An empty distribution with preallocated memory for times up to `longest`: recording such times allocates
-    /// no memory. A longer time is also recorded, but makes the histogram grow.
+    /// Creates an empty distribution with preallocated memory for times up to `longest`. A longer time is also
+    /// recorded, but makes the histogram grow.
     pub fn with_room(longest: Duration) -> Distribution {
         let mut distribution = Distribution {
             buckets: Buckets::with_room(whole_nanos(longest)),
             ..Distribution::new()
         };
-        // The system maps fresh zero pages only when they are first written. The compiler must not see that the
-        // memory is zero, or it would omit the write.
+        // The kernel maps the pages only at the first write. Without `black_box`, the compiler would omit the write,
+        // because it can prove that the memory is already zero.
         std::hint::black_box(&mut distribution).clear();
         distribution
     }
 
-    /// Resets the distribution, but keeps the memory.
+    /// Resets the distribution, but does not free the memory.
     pub fn clear(&mut self) {
         let Distribution {
             buckets,
@@ -115,8 +115,8 @@ impl Distribution {
     /// Records one time, in nanoseconds.
     #[inline]
     pub fn record_nanos(&mut self, nanos: u64) {
-        // The largest time is half the range of the type, so that it fits a signed number, which converts to a
-        // float faster.
+        // The largest time is half of the type's range. So each time fits into a signed number, which converts faster
+        // to a float.
         let nanos = nanos.min(LONGEST);
         self.buckets.count(nanos);
         self.sum += u128::from(nanos);
@@ -163,7 +163,7 @@ impl Distribution {
             return None;
         }
         let count = self.count() as f64;
-        // The mean is not rounded: an error of the mean would change the variance by twice the mean times the error.
+        // The mean is not rounded, because the variance would multiply the rounding error by twice the mean.
         let mean = self.sum as f64 / count;
         let variance = (self.squares / count - mean * mean).max(0.0);
         Some(Duration::from_nanos(variance.sqrt() as u64))
@@ -179,14 +179,13 @@ impl Distribution {
         (!self.is_empty()).then(|| Duration::from_nanos(self.greatest))
     }
 
-    /// The smallest value that at least the fraction `quantile` (0 to 1) of the times does not exceed, to three
-    /// digits.
+    /// The smallest value that is at least as large as the fraction `quantile` (0 to 1) of the times, to three digits.
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let nanos = self.buckets.quantile(quantile);
         (!self.is_empty()).then(|| Duration::from_nanos(nanos.clamp(self.least, self.greatest)))
     }
 
-    /// The share of the times within one standard deviation of the mean (h2load's last column).
+    /// The share of the times within one standard deviation of the mean (the last column of h2load).
     pub fn within_one_deviation(&self) -> Option<f64> {
         let (mean, deviation) = (self.mean()?, self.standard_deviation()?);
         let low = mean.saturating_sub(deviation).as_nanos() as u64;
@@ -194,18 +193,18 @@ impl Distribution {
         Some(self.buckets.between(low, high) as f64 / self.count() as f64)
     }
 
-    /// Number of times up to and including this one, to three digits.
+    /// Number of times up to and including `time`, to three digits.
     pub fn count_up_to(&self, time: Duration) -> u64 {
         self.buckets.between(0, whole_nanos(time))
     }
 
-    /// The recorded times by bucket, in nanoseconds to three digits: the longest time of each bucket and its
-    /// count, in ascending order.
+    /// The longest time of each bucket, in nanoseconds to three digits, and the count of the bucket. The order is
+    /// ascending.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
         self.buckets.recorded()
     }
 
-    /// The distribution as a histogram of nanoseconds.
+    /// Converts the distribution to a histogram of nanoseconds.
     pub fn histogram(&self) -> Histogram<u64> {
         self.buckets.histogram()
     }
@@ -220,7 +219,7 @@ impl Default for Distribution {
 /// The longest time that can be recorded, in nanoseconds; longer times are recorded as this time.
 const LONGEST: u64 = u64::MAX / 2;
 
-/// The time in nanoseconds, limited to `LONGEST`.
+/// The time in nanoseconds, at most `LONGEST`.
 fn whole_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).map_or(LONGEST, |nanos| nanos.min(LONGEST))
 }
@@ -308,7 +307,7 @@ mod tests {
         for room in [Duration::ZERO, Duration::from_secs(30), Duration::MAX] {
             let mut roomy = Distribution::with_room(room);
             assert_eq!((roomy.count(), roomy.max()), (0, None));
-            // The second round exceeds the reserved room.
+            // The second iteration records more than the preallocated range.
             for most in [5, 6] {
                 roomy.clear();
                 let mut plain = Distribution::new();

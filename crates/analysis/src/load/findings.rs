@@ -1,14 +1,14 @@
 //! Notable facts about a result, one sentence each, for readers who read only the first lines.
 //!
-//! A finding is about the server or about the requested load. It never makes a result invalid, and never
-//! fails a threshold: a test may measure fast refusals on purpose.
+//! A finding describes the server or the requested load. It never makes a result invalid and never fails a threshold:
+//! a test may measure fast refusals on purpose.
 
 use std::collections::BTreeMap;
 
 use super::LoadResult;
 use super::quantity::{count, percent};
 
-/// Facts that a reader should know before using the figures; usually none.
+/// Facts that affect the interpretation of the figures; usually none.
 pub fn of(result: &LoadResult) -> Vec<String> {
     let counts = &result.measured.counts;
     let (all, errors) = (counts.completed, counts.status_errors());
@@ -67,7 +67,7 @@ pub fn of(result: &LoadResult) -> Vec<String> {
         findings.push(all_refused(&statuses, is_workload));
     } else if 2 * errors > all {
         findings.push(format!(
-            "{} of the responses had an error status: median and throughput are those of errors",
+            "{} of the responses had an error status: median and throughput describe mostly errors",
             percent(errors as f64 / all as f64)
         ));
     } else if redirects == all && not_modified == 0 {
@@ -79,8 +79,7 @@ pub fn of(result: &LoadResult) -> Vec<String> {
     findings
 }
 
-/// States that every response had an error status, and asks the question that the most frequent status
-/// suggests.
+/// States that every response had an error status, and adds the question for the most frequent status.
 fn all_refused(statuses: &BTreeMap<u16, u64>, is_workload: bool) -> String {
     let most = statuses.iter().max_by_key(|&(_, times)| times);
     let most = most.map_or(0, |(status, _)| *status);
@@ -97,7 +96,7 @@ fn all_refused(statuses: &BTreeMap<u16, u64>, is_workload: bool) -> String {
     format!("{what}: {}", question(most, is_workload))
 }
 
-/// What to check first, as a question.
+/// The first thing to check, as a question.
 fn question(status: u16, is_workload: bool) -> &'static str {
     match status {
         401 | 403 | 407 => "does the server require credentials, or does it block this address?",
@@ -113,7 +112,7 @@ fn question(status: u16, is_workload: bool) -> &'static str {
     }
 }
 
-/// The status with its name, if it has a common one (RFC 9110 section 15).
+/// The status with its name, if the name is common (RFC 9110 section 15).
 fn named(status: u16) -> String {
     let name = match status {
         400 => "Bad Request",

@@ -1,8 +1,8 @@
-//! The distributions as an HdrHistogram log (version 1.3 of the format), which HdrHistogram's own processors
-//! and plotters read. It holds compressed V2 histograms of nanoseconds, one line per phase of the measured
-//! window, with the phase as tag (`Tag=corrected`).
+//! The distributions as an HdrHistogram log (version 1.3 of the format), which the tools of HdrHistogram read. It
+//! contains compressed V2 histograms of nanoseconds, one line per phase of the measured window, with the phase as tag
+//! (`Tag=corrected`).
 //!
-//! The column `Interval_Max` is in milliseconds, the default of those tools. The histograms have three
+//! The column `Interval_Max` is in milliseconds, the default of these tools. The histograms have three
 //! significant digits; exact sums and extremes are in the JSON summary.
 
 use std::io::{self, Write};
@@ -17,10 +17,10 @@ use crate::civil;
 
 const NANOS_PER_MILLI: f64 = 1e6;
 
-/// Writes the log.
+/// Writes the log to `out`.
 ///
 /// # Errors
-/// When writing to `out` fails.
+/// When a write to `out` fails.
 pub fn write(result: &LoadResult, out: &mut impl Write) -> io::Result<()> {
     let setup = &result.setup;
     let started = setup.started;

@@ -6,10 +6,10 @@ use crate::text::wrap;
 pub(super) const WIDTH: usize = 100;
 /// Width of the headings in columns.
 pub(super) const HEAD: usize = 14;
-/// Stands for a space at which a line must not be broken; it does not occur in texts.
+/// A placeholder for a space at which a line must not be broken. It does not occur in texts.
 const GLUE: char = '\u{1f}';
 
-/// A heading and a text; further lines are indented to the start of the text.
+/// Formats a heading and a text. Further lines are indented to the start of the text.
 pub(super) fn line(head: &str, text: &str) -> String {
     let mut out = String::new();
     for (place, line) in wrap(&glued(text), WIDTH - HEAD).iter().enumerate() {
@@ -20,8 +20,8 @@ pub(super) fn line(head: &str, text: &str) -> String {
     out
 }
 
-/// Protects every space after a digit from a line break, so that a number stays together with its groups
-/// of digits and its unit.
+/// Protects every space after a digit from a line break. So a number is never separated from its digit groups and its
+/// unit.
 fn glued(text: &str) -> String {
     let mut glued = String::with_capacity(text.len());
     for character in text.chars() {

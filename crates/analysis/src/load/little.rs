@@ -2,26 +2,31 @@
 //!
 //! The mean number of users in a closed loop is the rate of their pages times the mean time of a page, plus the mean
 //! number of pausing users (J. D. C. Little, "A Proof for the Queuing Formula L = λW", Operations Research 9, 1961).
-//! The number of users is known, and the rest is measured. If they differ, exchanges or times were lost, or users did
-//! not run.
+//! The number of users is a setting, and the other figures are measured. If the two sides differ, exchanges or times
+//! were lost, or users did not run.
 //!
-//! In a window of length `T`, they may differ for only two reasons:
+//! In a window of length `T`, two differences are valid:
 //!
-//! - A page counts with its whole time in the window in which it began. For each user, part of a page in progress at
-//!   each edge counts in the wrong window: at most the time of the longest page, `2 longest / T` in all.
-//! - A user is neither busy nor pausing while the generator prepares the next page. This is the generator's own time,
-//!   which must be short: at most [`OWN_TIME`] of the users' time.
+//! - The whole time of a page counts in the window in which the page began. At each edge of the window, part of one
+//!   page per user counts in the wrong window. This part is at most the longest page, so both edges add up to `2
+//!   longest / T`.
+//! - A user is neither busy nor pausing while the generator prepares the next page. This time must be at most
+//!   [`OWN_TIME`] of the users' time.
 
 use super::{UserTime, Window};
 
-/// The largest share of the users' time that the generator itself may take between pages.
+/// The largest share of the users' time that the generator may spend between pages.
 const OWN_TIME: f64 = 0.01;
 
 impl UserTime {
-    /// Computes the users' time in the measured window, for a test with this constant number of users, each with up to
-    /// `slots` pages in progress at the same time. `warm_up` is the window before. `None` if the law does not apply:
-    /// exchanges failed or were unfinished (the times of users that wait to reconnect are not measured), no page was
-    /// complete (the tolerance is unknown without the longest page), or the window is empty.
+    /// Computes the users' time in the measured window. The number of users is constant, and each user has up to
+    /// `slots` pages in progress at the same time. `warm_up` is the previous window.
+    ///
+    /// Returns `None` if the law does not apply:
+    ///
+    /// - Exchanges failed or were unfinished: the time in which users wait to reconnect is not measured.
+    /// - No page was complete: the tolerance depends on the longest page.
+    /// - The window is empty.
     pub fn of(window: &Window, warm_up: &Window, users: u32, slots: u32) -> Option<UserTime> {
         let counts = &window.counts;
         let is_whole = counts.failed() == 0
@@ -44,9 +49,9 @@ impl UserTime {
         })
     }
 
-    /// Whether the figures agree with the number of users.
+    /// Whether busy and pausing users add up to the number of users, within the tolerance.
     pub fn is_kept(&self) -> bool {
-        // A user that fills its slots has at least one page in progress, and at most `slots` pages.
+        // A user with `slots` pages at the same time has at least one and at most `slots` pages in progress.
         let most = self.busy + self.paused;
         let least = self.busy / f64::from(self.slots.max(1)) + self.paused;
         most >= self.users * (1.0 - self.tolerance) && least <= self.users * (1.0 + self.tolerance)
@@ -61,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    /// Ten seconds in which four users request pages of 50 ms and pause for the same time.
+    /// Ten seconds in which four users request pages of 50 ms and pause for 50 ms after each page.
     fn window(pages: u32) -> Window {
         let mut window = Window {
             duration: Duration::from_secs(10),
@@ -99,7 +104,7 @@ mod tests {
                 .unwrap()
                 .is_kept()
         );
-        // One page for each user lies at the edges of the window.
+        // One page of each user is in progress at the edges of the window.
         assert!(
             UserTime::of(&window(396), &Window::default(), 4, 1)
                 .unwrap()
@@ -147,9 +152,9 @@ mod tests {
 
     #[test]
     fn without_a_complete_page_the_law_says_nothing() {
-        // Every page was longer than the test.
+        // Every page takes longer than the test.
         assert_eq!(UserTime::of(&window(0), &Window::default(), 4, 1), None);
-        // A page of the warm-up gives the longest time.
+        // The longest page is from the warm-up.
         assert!(UserTime::of(&window(0), &window(1), 4, 1).is_some());
     }
 

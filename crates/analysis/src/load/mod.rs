@@ -1,10 +1,9 @@
 //! The results of a load test.
 //!
-//! A [`LoadResult`] is what a load engine returns when it finishes: exact counts, exact sums and histograms,
-//! merged over its threads. Percentiles are never averaged. All output about a load test is a function of its
-//! [`LoadResult`].
+//! A load engine returns a [`LoadResult`] when it finishes: exact counts, exact sums and histograms, merged over its
+//! threads. Percentiles are never averaged. All output about a load test is computed from its [`LoadResult`].
 //!
-//! The phases of an exchange, and the [`Distribution`] of [`Latency`] to which each belongs:
+//! The phases of an exchange, named after the distributions in [`Latency`]:
 //!
 //! ```text
 //! planned ──── due ──────── sent ───────────── first byte ──────────── last byte
@@ -13,15 +12,15 @@
 //!                            └──────── uncorrected ──────────────────────┘
 //! ```
 //!
-//! *planned* is the planned instant. *due* is the instant from which the exchange was planned and had a free
-//! connection. The server causes the delay before *due*, and the generator the delay after it.
+//! *planned* is the planned instant. *due* is the first instant at which the exchange is planned and has a free
+//! connection. The server causes the delay from *planned* to *due*, and the generator the delay from *due* to *sent*.
 //!
-//! - [`screen`]: the report on the terminal; [`webstone`]: the same report in the terms of that benchmark
+//! - [`screen`]: the report on the terminal; [`webstone`]: the same report in the terms of the WebStone benchmark
 //! - [`Summary`]: the result as JSON with a published schema; [`mod@csv`], [`hdr`], [`prometheus`]: the result
 //!   in other formats
-//! - [`server`]: the measurements of probes on the server's machine, if there were probes
-//! - [`bound`]: what limited the rate; [`findings`]: notable facts, in sentences
-//! - [`Slo`]: thresholds, and whether the result meets them
+//! - [`server`]: the measurements of probes on the server's machine
+//! - [`bound`]: the cause that limited the rate; [`findings`]: notable facts, in sentences
+//! - [`Slo`]: thresholds, and the verdicts on them
 
 pub mod bound;
 mod buckets;

@@ -4,8 +4,8 @@ use hdrhistogram::Histogram;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A distribution of whole numbers: exact count, sum and extremes. Quantiles are exact up to 255, and have
-/// two significant digits above. The memory is some kilobytes, however many numbers are recorded.
+/// A distribution of whole numbers: exact count, sum and extremes. Quantiles are exact up to 255, and have two
+/// significant digits above. The memory use does not depend on the number of records.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
 pub struct Numbers {
@@ -16,7 +16,7 @@ pub struct Numbers {
     greatest: u64,
 }
 
-/// Numbers as they were read; their parts may contradict each other.
+/// Numbers that were read but not yet checked for contradictions.
 #[derive(Deserialize)]
 #[serde(rename = "Numbers")]
 struct Unchecked {
@@ -61,7 +61,7 @@ impl TryFrom<Unchecked> for Numbers {
 }
 
 impl Numbers {
-    /// An empty distribution.
+    /// Creates an empty distribution.
     pub fn new() -> Numbers {
         Numbers {
             histogram: empty(),
@@ -116,7 +116,7 @@ impl Numbers {
         (!self.is_empty()).then_some(self.greatest)
     }
 
-    /// The smallest number that at least the fraction `quantile` (0 to 1) of the numbers does not exceed.
+    /// The smallest number that is at least as large as the fraction `quantile` (0 to 1) of the numbers.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let value = self.histogram.value_at_quantile(quantile);
         (!self.is_empty()).then(|| value.clamp(self.least, self.greatest))

@@ -1,23 +1,24 @@
-//! Sparse counts as bits: the exact form in which ranks send histograms, without a code table.
+//! Sparse counts as bits: the compact and exact form in which ranks send histograms.
 //!
-//! The number of entries comes first (16 bits). Each entry is a distance and a count minus one, both in Rice codes (Rice,
-//! "Some practical universal noiseless coding techniques", JPL Publication 79-22, 1979): the quotient by 2^k in unary,
-//! then the k low bits. As in JPEG-LS (ITU-T T.87, A.3), k follows from the previous values, so neighbouring buckets with
-//! similar counts take a few bits each. Numbers are written with the lowest bit first.
+//! The number of entries comes first (16 bits). Each entry is a distance and a count minus one, both in Rice codes
+//! (Rice, "Some practical universal noiseless coding techniques", JPL Publication 79-22, 1979): the quotient by 2^k in
+//! unary, then the k low bits. The parameter k is computed from the previous values, as in JPEG-LS (ITU-T T.87, A.3),
+//! so no code table is sent. Neighbouring buckets with similar counts take a few bits each. Numbers are written with
+//! the lowest bit first.
 
 use std::fmt;
 
-/// A value whose quotient is at least this is written with an escape: this many ones, the length of the value in bits
+/// Values with at least this quotient use an escape code: as many ones as this number, the length of the value in bits
 /// (6 bits), and the value.
 const LONGEST_UNARY: u32 = 20;
 
-/// The largest k. It is chosen so that a code without an escape fits one word of the reader.
+/// The largest k. A code without an escape must fit into one word of the reader.
 const LARGEST_K: u32 = 32;
 
-/// The number of empty buckets before a bucket, and the count of the bucket, which is not zero.
+/// The number of empty buckets before a bucket, and the count of the bucket, which is above zero.
 pub(super) type Entry = (u32, u64);
 
-/// The reason why bytes are not packed counts.
+/// The error for bytes that are not packed counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PackedError {
     /// The bytes end within an entry.
@@ -50,7 +51,7 @@ pub(super) fn pack(entries: &[Entry]) -> Vec<u8> {
     bits.finish()
 }
 
-/// Reads what [`pack`] wrote, and passes each entry to `take`, which may reject it. No memory is allocated.
+/// Reads the output of [`pack`], and passes each entry to `take`, which may reject it. Allocates no memory.
 pub(super) fn unpack<E>(bytes: &[u8], mut take: impl FnMut(Entry) -> Result<(), E>) -> Result<(), E>
 where
     E: From<PackedError>,
@@ -70,13 +71,13 @@ where
     Ok(())
 }
 
-/// A running mean of the recent values, in sixteenths.
+/// A running mean of recent values, in sixteenths.
 #[derive(Default)]
 struct Mean(u64);
 
 impl Mean {
-    /// The k for which the codes of a geometric distribution with this mean are shortest: the next power of two above ln
-    /// 2 times the mean, or 0 if that is below one.
+    /// The k with the shortest codes for a geometric distribution with this mean. It is the next power of two above the
+    /// mean times ln 2, or 0 if that product is below one.
     fn k(&self) -> u32 {
         let scaled = self.0 * 11 / 256;
         (u64::BITS - scaled.leading_zeros()).min(LARGEST_K)
@@ -90,13 +91,13 @@ impl Mean {
 #[derive(Default)]
 struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits that do not yet fill a byte, and their number.
+    /// The bits that do not yet fill a byte, and their number.
     word: u64,
     held: u32,
 }
 
 impl BitWriter {
-    /// Writes the `length` low bits of a value, at most 56; the other bits of the value must be zero.
+    /// Writes the `length` low bits of a value. `length` is at most 56, and the other bits of the value must be zero.
     fn put(&mut self, value: u64, length: u32) {
         self.word |= value << self.held;
         self.held += length;
@@ -139,7 +140,7 @@ struct BitReader<'a> {
 }
 
 impl BitReader<'_> {
-    /// The next bits, at least 57 of them; zeros after the end of the bytes.
+    /// Returns the next bits, at least 57. Bits after the end of the bytes are zero.
     fn peek(&self) -> u64 {
         let rest = self.bytes.get(self.at / 8..).unwrap_or_default();
         let word = match rest.first_chunk::<8>() {
@@ -199,7 +200,7 @@ mod tests {
         Ok(entries)
     }
 
-    /// Entries of all sizes, in an order for which a running mean is a bad prediction.
+    /// Entries of all sizes, in an order that a running mean predicts poorly.
     fn entries(count: u64) -> Vec<Entry> {
         let seed = fathometer_model::Seed(7);
         (0..count)
@@ -227,7 +228,7 @@ mod tests {
         let bits = 8 * pack(&dense).len();
         assert!(bits < 6 * dense.len(), "{bits}");
         let ones: Vec<Entry> = (0..1000).map(|_| (0, 1)).collect();
-        // The number of entries, then two bits for each entry.
+        // 16 bits for the number of entries, then two bits for each entry.
         assert_eq!(pack(&ones).len(), 2 + 250);
     }
 
@@ -240,7 +241,7 @@ mod tests {
         let longer = [&packed[..], &[0]].concat();
         assert_eq!(unpacked(&longer), Err(PackedError::Long));
         assert_eq!(unpacked(&[1]), Err(PackedError::Short));
-        // A count of 2^64, and a distance of 2^32.
+        // A count of 2^64 or a distance of 2^32 is out of range.
         let beyond = |distance: u64, count: u64| {
             let (mut bits, mut mean) = (BitWriter::default(), Mean::default());
             bits.put(1, 16);

@@ -1,8 +1,8 @@
 //! The measured window in Prometheus' text exposition format 0.0.4, for a textfile collector or a push
 //! gateway.
 //!
-//! Counters and histograms cover one test. The next test starts again at zero, so the series need a label that
-//! distinguishes tests (the collector's job or grouping key). The settings of the test are in
+//! Counters and histograms cover one test. The next test starts again at zero. So each test needs its own label (the
+//! collector's job or grouping key). The settings of the test are in
 //! `fathometer_load_info`.
 
 use std::fmt::{Display, Write};
@@ -81,7 +81,7 @@ pub fn render(result: &LoadResult) -> String {
     );
     out.counter(
         "wrong_size",
-        "Responses whose content had another length than planned.",
+        "Responses whose content length differs from the plan.",
         counts.wrong_size,
     );
     out.counter(
@@ -115,7 +115,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "connection_seconds_total",
         "counter",
-        "Sum of the time that connections were open, by whether a request was in flight.",
+        "Total open time of connections: busy with a request in flight, idle without.",
     );
     let busy = connections.open.saturating_sub(connections.idle);
     for (state, time) in [("busy", busy), ("idle", connections.idle)] {
@@ -179,7 +179,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "generator_cpu_seconds_total",
         "counter",
-        "Processor time of the generator.",
+        "CPU time of the generator.",
     );
     for (mode, time) in [
         ("user", generator.cpu_user),
@@ -194,7 +194,7 @@ pub fn render(result: &LoadResult) -> String {
     out.family(
         "generator_busy_wait_seconds_total",
         "counter",
-        "Processor time of the generator spent busy-waiting before planned instants.",
+        "CPU time of the generator spent busy-waiting before planned instants.",
     );
     out.sample(
         "generator_busy_wait_seconds_total",
@@ -221,7 +221,7 @@ pub fn render(result: &LoadResult) -> String {
     out.text
 }
 
-/// Metrics of TLS; nothing if TLS was not used.
+/// Metrics of TLS; none if TLS was not used.
 fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     if handshakes.count() == 0 {
         return;
@@ -229,7 +229,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     out.family(
         "tls_handshakes_total",
         "counter",
-        "TLS handshakes completed, by whether they resumed a session.",
+        "Completed TLS handshakes, full or resumed.",
     );
     for (kind, count) in [("full", handshakes.full), ("resumed", handshakes.resumed)] {
         out.sample("tls_handshakes_total", &[("kind", kind)], count);
@@ -237,7 +237,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     out.family(
         "tls_early_data_total",
         "counter",
-        "TLS handshakes with early data, by whether the server accepted it.",
+        "TLS handshakes with early data, taken or refused by the server.",
     );
     for (outcome, count) in [
         ("taken", handshakes.early),
@@ -257,7 +257,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     out.family(
         "tls_handshake_cpu_seconds_total",
         "counter",
-        "Processor time of the generator within TLS handshakes.",
+        "CPU time of the generator within TLS handshakes.",
     );
     let seconds = handshakes.cpu.as_secs_f64();
     out.sample("tls_handshake_cpu_seconds_total", &[], seconds);
@@ -271,7 +271,7 @@ fn tls(out: &mut Exposition, handshakes: &Handshakes) {
     }
 }
 
-/// Metrics of field compression; nothing if fields were not compressed.
+/// Metrics of field compression; none if fields were not compressed.
 fn fields(out: &mut Exposition, window: &Window) {
     if window.frames.is_empty() && window.datagrams.is_empty() {
         return;
@@ -290,7 +290,7 @@ fn fields(out: &mut Exposition, window: &Window) {
     }
 }
 
-/// Metrics of QUIC; nothing if HTTP/3 was not used.
+/// Metrics of QUIC; none if HTTP/3 was not used.
 fn quic(out: &mut Exposition, window: &Window) {
     let datagrams = &window.datagrams;
     if datagrams.is_empty() {
@@ -317,7 +317,7 @@ fn quic(out: &mut Exposition, window: &Window) {
     }
 }
 
-/// Metrics of HTTP/2 frames; nothing if HTTP/2 was not used.
+/// Metrics of HTTP/2 frames; none if HTTP/2 was not used.
 fn http2(out: &mut Exposition, window: &Window) {
     let frames = &window.frames;
     if frames.is_empty() {
@@ -344,7 +344,7 @@ fn http2(out: &mut Exposition, window: &Window) {
     }
     out.gauge(
         "most_streams",
-        "The most streams that were open at a time on one connection.",
+        "Largest number of concurrently open streams on one connection.",
         frames.most_streams,
     );
 }
@@ -395,7 +395,7 @@ impl Exposition {
             let seconds: f64 = bound.parse().expect("bounds are numbers");
             let time = Duration::from_secs_f64(seconds);
             let count = match times.max() {
-                // The maximum is exact, unlike the histogram.
+                // The maximum is exact, but the histogram is not.
                 Some(max) if max <= time => times.count(),
                 _ => times.count_up_to(time),
             };

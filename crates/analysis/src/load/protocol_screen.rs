@@ -6,7 +6,7 @@ use super::lines::line;
 use super::quantity::{bytes, count, counted, percent, time};
 use super::{Handshakes, Window};
 
-/// The lines of the screen; empty if none of TLS, HTTP/2 and QUIC was used.
+/// The lines of the screen; empty if neither TLS, HTTP/2 nor QUIC was used.
 pub(super) fn lines(window: &Window) -> String {
     let mut text = String::new();
     if window.handshakes.count() > 0 {
@@ -99,7 +99,7 @@ fn mean(sum: Bytes, times: u64) -> String {
     bytes(sum.as_f64() / times.max(1) as f64)
 }
 
-/// The savings by header compression.
+/// The savings from header compression.
 fn compression(window: &Window) -> Option<String> {
     let (requests, responses) = window.bytes.savings()?;
     Some(format!(

@@ -1,5 +1,4 @@
-//! The layers below the exchanges: TLS handshakes, HTTP/2 frames and QUIC datagrams, as figures of a result and
-//! in their JSON form.
+//! Figures of the layers below the exchanges, and their JSON form: TLS handshakes, HTTP/2 frames and QUIC datagrams.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,10 +22,9 @@ pub struct Handshakes {
     pub sent: Bytes,
     /// Bytes of records, or of datagrams, received until TLS was established.
     pub received: Bytes,
-    /// Bytes of the certificates among the received bytes, as transferred; a resumed session has no
-    /// certificates.
+    /// Bytes of certificates among the received bytes, as transferred. A resumed session has no certificates.
     pub certificates: Bytes,
-    /// Processor time of the generator within the handshakes, without system calls.
+    /// CPU time of the generator within the handshakes, without system calls.
     pub cpu: Duration,
     /// The negotiated version, cipher suite, key exchange and protocol, each combination with its count.
     pub agreed: BTreeMap<String, u64>,
@@ -61,7 +59,7 @@ pub struct Frames {
     pub sent: BTreeMap<String, FrameCount>,
     /// Frames received.
     pub received: BTreeMap<String, FrameCount>,
-    /// The most streams that were open at the same time on one connection.
+    /// The largest number of streams that were open at the same time on one connection.
     pub most_streams: u64,
     /// The largest stream limit that a server announced; `None` when no server announced a limit.
     pub allowed_streams: Option<u64>,
@@ -123,11 +121,11 @@ pub struct Datagrams {
     pub overflowed: u64,
     /// Datagrams that the kernel refused to send, because it had no memory or no route.
     pub unsent: u64,
-    /// System calls that sent the datagrams; with segmentation offload (GSO), one call sends several.
+    /// System calls that sent the datagrams. With segmentation offload (GSO), one call sends several datagrams.
     pub send_calls: u64,
-    /// Buffers that received the datagrams; with receive offload (GRO), one buffer holds several.
+    /// Buffers that received the datagrams. With receive offload (GRO), one buffer contains several datagrams.
     pub receive_buffers: u64,
-    /// The most requests that were in flight at the same time on one connection.
+    /// The largest number of requests in flight at the same time on one connection.
     pub most_streams: u64,
 }
 
@@ -170,9 +168,9 @@ pub struct HandshakesSummary {
     pub received_bytes: u64,
     /// Bytes of the certificates among the received bytes.
     pub certificates_bytes: u64,
-    /// Processor time of the generator within the handshakes, without system calls.
+    /// CPU time of the generator within the handshakes, without system calls.
     pub cpu_s: f64,
-    /// Processor time of the generator per handshake.
+    /// CPU time of the generator per handshake.
     pub cpu_per_handshake_us: Option<f64>,
     /// The negotiated version, cipher suite, key exchange and protocol, each combination with its count.
     pub agreed: BTreeMap<String, u64>,
@@ -186,7 +184,7 @@ pub struct FramesSummary {
     pub sent: BTreeMap<String, FrameCountSummary>,
     /// Frames received, by type.
     pub received: BTreeMap<String, FrameCountSummary>,
-    /// The most streams that were open at the same time on one connection.
+    /// The largest number of streams that were open at the same time on one connection.
     pub most_streams: u64,
     /// The largest stream limit that a server announced; `null` if no server announced a limit.
     pub allowed_streams: Option<u64>,
@@ -226,7 +224,7 @@ pub struct DatagramsSummary {
     pub send_calls: u64,
     /// Buffers that received datagrams: fewer than datagrams with receive offload (GRO).
     pub receive_buffers: u64,
-    /// The most requests that were in flight at the same time on one connection.
+    /// The largest number of requests in flight at the same time on one connection.
     pub most_streams: u64,
 }
 

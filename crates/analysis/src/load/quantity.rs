@@ -12,7 +12,7 @@ pub(super) fn time(time: Duration) -> String {
 
 /// A time in seconds, with three significant digits.
 pub(super) fn seconds(seconds: f64) -> String {
-    // The next unit starts where the smaller unit would round to 1000.
+    // Above this value, the smaller unit would round to 1000.
     let (value, unit) = match seconds {
         // Times are whole nanoseconds, so three decimals of a microsecond are exact.
         least if least > 0.0 && least < 0.9995e-6 => return format!("{:.3} µs", least * 1e6),
@@ -23,7 +23,7 @@ pub(super) fn seconds(seconds: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A value with three significant digits, and all digits before the decimal point.
+/// A value with three significant digits, or with all digits before the decimal point if there are more.
 pub(super) fn three_digits(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 {
@@ -57,7 +57,7 @@ pub(super) fn bytes(bytes: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A share in percent, as in `12.3 %`; small shares have as many digits as needed: `0.0012 %`.
+/// A share in percent, as in `12.3 %`; small shares have more decimals, as in `0.0012 %`.
 pub(super) fn percent(share: f64) -> String {
     match share * 100.0 {
         whole if whole >= 99.95 => format!("{whole:.1} %"),

@@ -7,7 +7,7 @@ use super::lines::line;
 use super::quantity::{count, seconds, three_digits};
 use crate::text::{Align, Grid};
 
-/// One rank of a test: its share of the measured window, and its clock relative to that of rank 0.
+/// One rank of a test: its figures in the measured window, and its clock relative to the clock of rank 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RankFigures {
@@ -29,7 +29,7 @@ pub struct RankFigures {
     pub p99_ms: Option<f64>,
     /// 99th percentile of the send lag.
     pub send_lag_p99_ms: Option<f64>,
-    /// Processor time; `null` for a lost rank.
+    /// CPU time; `null` for a lost rank.
     pub cpu_s: Option<f64>,
     /// Clock of rank 0 minus the rank's clock, before the test.
     pub clock_offset_s: Option<f64>,
@@ -39,12 +39,11 @@ pub struct RankFigures {
     pub clock_drift_ms: Option<f64>,
     /// The largest possible difference between the start of this rank and the start of rank 0.
     pub start_skew_ms: Option<f64>,
-    /// Bytes per second on the rank's control connection, in both directions, until its share was
-    /// finished.
+    /// Bytes per second on the rank's control connection, in both directions, until the rank finished.
     pub control_bytes_per_s: Option<f64>,
 }
 
-/// The line of the screen; empty for a test on one machine.
+/// The line of the screen about ranks; empty for a test on one machine.
 pub(super) fn summary(ranks: &[RankFigures]) -> String {
     if ranks.is_empty() {
         return String::new();
@@ -66,7 +65,7 @@ pub(super) fn summary(ranks: &[RankFigures]) -> String {
     line("ranks", &text)
 }
 
-/// The table of the details; empty for a test on one machine.
+/// The table of ranks; empty for a test on one machine.
 pub(super) fn table(ranks: &[RankFigures]) -> String {
     if ranks.is_empty() {
         return String::new();

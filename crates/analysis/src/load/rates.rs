@@ -1,31 +1,31 @@
-//! Figures that follow from a result by division.
+//! Figures that are quotients of values in a result.
 
 use std::time::Duration;
 
 use super::{LoadResult, Window};
 
-/// The offered rate: exchanges per second in the plan.
+/// The offered rate: planned exchanges per second.
 pub(super) fn offered(window: &Window) -> Option<f64> {
     per_second(window.counts.planned as f64, window.duration)
 }
 
-/// Completed responses per second that completed within the window.
+/// The achieved rate: responses per second that completed within the window.
 pub(super) fn achieved(window: &Window) -> Option<f64> {
     per_second(window.ended.completed as f64, window.duration)
 }
 
-/// Useful content in bytes per second: content of complete responses with a status below 400.
+/// Goodput in bytes per second: content of complete responses with a status below 400.
 pub(super) fn goodput(window: &Window) -> Option<f64> {
     per_second(window.ended.useful.as_f64(), window.duration)
 }
 
-/// Response bytes per second, headers and content.
+/// Throughput in bytes per second: headers and content of responses.
 pub(super) fn throughput(window: &Window) -> Option<f64> {
     per_second(window.ended.received.as_f64(), window.duration)
 }
 
-/// Little's Load Factor: the mean number of exchanges in flight. By Little's law it is the sum of the response
-/// times divided by the time in which they were measured; nothing is truncated.
+/// Little's Load Factor: the mean number of exchanges in flight. By Little's law it is the sum of the response times
+/// divided by the length of the window. Neither value is truncated.
 pub(super) fn load_factor(window: &Window) -> Option<f64> {
     per_second(
         window.latency.corrected.sum().as_secs_f64(),
@@ -33,14 +33,14 @@ pub(super) fn load_factor(window: &Window) -> Option<f64> {
     )
 }
 
-/// The load factor of pages, whose exchanges may overlap: the mean number of busy users.
+/// The load factor of pages: the mean number of busy users. The exchanges of a page may overlap.
 pub(super) fn page_load_factor(window: &Window) -> Option<f64> {
     has_pages(window)
         .then(|| per_second(window.latency.page.sum().as_secs_f64(), window.duration))
         .flatten()
 }
 
-/// Whether a page had more than one file, so that pages and exchanges differ.
+/// Whether pages had more than one file, so that pages and exchanges differ.
 pub(super) fn has_pages(window: &Window) -> bool {
     let counts = &window.counts;
     !window.latency.page.is_empty()
@@ -52,15 +52,15 @@ pub(super) fn mean_open(window: &Window) -> Option<f64> {
     per_second(window.connections.open.as_secs_f64(), window.duration)
 }
 
-/// Errors divided by all exchanges that ended or were abandoned: failures, responses with a status of 400 and
-/// above, and exchanges without a response at the end of the drain.
+/// The share of errors among all exchanges that ended or were abandoned. Errors are failures, responses with a status
+/// of 400 and above, and exchanges without a response at the end of the drain.
 pub(super) fn error_share(window: &Window) -> Option<f64> {
     let counts = &window.counts;
     let all = counts.completed + counts.failed() + counts.unfinished;
     (all > 0).then(|| (counts.errors() + counts.unfinished) as f64 / all as f64)
 }
 
-/// The generator's CPU time per exchange that ended within the window: user and system.
+/// The generator's CPU time (user and system) per exchange that ended within the window.
 pub(super) fn cpu_per_exchange(result: &LoadResult) -> Option<(Duration, Duration)> {
     let ended = &result.measured.ended;
     let exchanges = ended.completed + ended.failed;

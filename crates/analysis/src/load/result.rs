@@ -1,4 +1,4 @@
-//! The parts of a result.
+//! The types of a result.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -15,7 +15,7 @@ use super::{Datagrams, Distribution, Frames, Handshakes, Numbers, RankFigures};
 pub struct LoadResult {
     /// The settings of the test.
     pub setup: Setup,
-    /// The measured window, which the figures describe.
+    /// The measured window; all figures describe this window.
     pub measured: Window,
     /// The warm-up before the measured window, if there was one.
     pub warm_up: Option<Window>,
@@ -23,19 +23,19 @@ pub struct LoadResult {
     pub drain: Option<Window>,
     /// The timeline of the test, from the start of the warm-up to the end of the drain.
     pub timeline: Vec<Interval>,
-    /// Exchanges of the measured window by target, if there are several targets and the output was requested.
+    /// Exchanges of the measured window by target. Empty with one target, or if this output was not requested.
     pub targets: Vec<TargetCount>,
-    /// Lines or entries of the workload's source that are not requested: numbers by reason.
+    /// Lines or entries of the workload's source that are not requested, counted by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// How much of the workload's sequence of pages was requested, if the workload has a sequence.
+    /// The use of the workload's sequence of pages; `None` if the workload has no sequence.
     pub sequence: Option<SequenceUse>,
-    /// The time of the users of a closed loop; it must agree with their number (Little's law).
+    /// The time of the users of a closed loop, which must agree with their number (Little's law).
     pub user_time: Option<UserTime>,
     /// The state of the generator itself.
     pub generator: Generator,
     /// Each rank of a test on several machines; empty for a test on one machine.
     pub ranks: Vec<RankFigures>,
-    /// Measurements of probes on the server's machine, if they were requested. Not serialized.
+    /// Measurements of probes on the server's machine; `None` without probes. Not serialized.
     #[serde(skip)]
     pub server: Option<ServerProbes>,
     /// Whether the figures are valid.
@@ -47,15 +47,15 @@ pub struct LoadResult {
 pub struct UserTime {
     /// The number of users of the test.
     pub users: f64,
-    /// Mean number of pages in progress. A user has one page at a time, or up to `slots` pages if it fills pipelines or
+    /// Mean number of pages in progress. A user has one page in progress, or up to `slots` pages with pipelines or
     /// streams.
     pub busy: f64,
     /// Mean number of pausing users.
     pub paused: f64,
-    /// The most pages that a user has in progress at the same time.
+    /// The largest number of pages that a user has in progress at the same time.
     pub slots: u32,
-    /// The largest difference that the edges of the window and the generator's own time explain, as a share of the
-    /// users.
+    /// The largest valid difference, as a share of the users. Causes are the edges of the window and the generator's
+    /// time between pages.
     pub tolerance: f64,
 }
 
@@ -84,13 +84,13 @@ pub struct Setup {
     pub wake_up_coalescing: Duration,
     /// The seed of all random choices.
     pub seed: Seed,
-    /// Settings that were not given, with their default values: every default is part of the result.
+    /// Settings that the command line did not set, with their default values. So the result contains every setting.
     pub defaults: Vec<(String, String)>,
     /// The command line, program first.
     pub command: Vec<String>,
-    /// The program's version.
+    /// The version of the program.
     pub version: String,
-    /// Facts about the machine, as in a run.
+    /// Facts about the machine, as in the record of a run.
     pub machine: BTreeMap<String, String>,
     /// Start time, in seconds since the Unix epoch.
     pub started: f64,
@@ -104,22 +104,22 @@ pub enum LoopKind {
         /// Number of users.
         users: u32,
     },
-    /// Requests at times that do not depend on responses.
+    /// Requests at instants that do not depend on responses.
     Open {
         /// The arrival process in words, as in `constant 1000/s`.
         arrivals: String,
-        /// The mean rate of arrivals over the measured window, in sessions per second (single exchanges if the plan has
-        /// one target).
+        /// The mean rate of arrivals over the measured window. The unit is sessions per second, or exchanges per second
+        /// if the plan has one target.
         rate: f64,
         /// The largest number of connections.
         connections: u32,
-        /// The number of requests that arrive at the same instant; `None`: each request arrives separately.
+        /// The number of requests that arrive at the same instant; `None` if each request arrives separately.
         batch: Option<NonZeroU32>,
     },
 }
 
-/// The events within a span of time. An exchange belongs to the window in which it was planned, whichever window it
-/// ended in.
+/// The events within a window. An exchange belongs to the window in which it was planned, even if it ended in another
+/// window.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Window {
     /// The length of the window.
@@ -130,7 +130,7 @@ pub struct Window {
     pub bytes: ByteCounts,
     /// The duration of each phase.
     pub latency: Latency,
-    /// The exchanges and connections that ended or were established within the window.
+    /// The exchanges that ended within the window, and the connections that were established within it.
     pub ended: Ended,
     /// The connections within the window.
     pub connections: Connections,
@@ -140,18 +140,18 @@ pub struct Window {
     pub frames: Frames,
     /// QUIC datagrams within the window.
     pub datagrams: Datagrams,
-    /// Total time for which users of a closed loop paused in the window: two users that pause throughout give twice its
-    /// length.
+    /// Total time for which users of a closed loop paused in the window. Two users that pause for the whole window
+    /// count twice its length.
     pub paused: Duration,
 }
 
-/// Connections within a window, whenever they were established. The number established in the window is
+/// Connections within a window. They may have been established earlier; the number established in the window is
 /// [`Ended::connected`].
 ///
-/// A connection's life lasts from its establishment until this side closes it or detects that it is closed. Most
-/// connections may outlive a test. Their lives are not in `life`, but `open` and `idle` include the part that lies in
-/// the window. By Little's law, `open` divided by the number of established connections is their mean life, if the
-/// window is much longer.
+/// A connection's lifetime lasts from its establishment until this side closes it or detects that it is closed. If most
+/// connections outlive the test, `life` does not contain their lifetimes, but `open` and `idle` contain the part in the
+/// window. If the window is much longer than a lifetime, the mean lifetime is `open` divided by the number of
+/// established connections (Little's law).
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Connections {
     /// Connections closed by this side: it had no more requests, or its policy required it.
@@ -160,12 +160,12 @@ pub struct Connections {
     pub closed_by_server: u64,
     /// Connections that ended by a failure: a reset, a time-out, or an invalid response.
     pub failed: u64,
-    /// The total time that connections were open: two connections that are open throughout give twice the window's
+    /// Total time for which connections were open. Two connections that are open for the whole window count twice its
     /// length.
     pub open: Duration,
     /// The part of that time in which no request was in flight on the connection.
     pub idle: Duration,
-    /// The lives of the connections that ended.
+    /// The lifetimes of the connections that ended.
     pub life: Distribution,
     /// The number of completed exchanges on each connection that ended.
     pub exchanges: Numbers,
@@ -177,8 +177,7 @@ impl Connections {
         self.closed_by_client + self.closed_by_server + self.failed
     }
 
-    /// The share of the open time in which no request was in flight, 0 to 1; `None` when no connection was
-    /// open.
+    /// The share of the open time in which no request was in flight, 0 to 1; `None` if no connection was open.
     pub fn idle_share(&self) -> Option<f64> {
         (!self.open.is_zero()).then(|| self.idle.as_secs_f64() / self.open.as_secs_f64())
     }
@@ -195,11 +194,11 @@ impl Connections {
     }
 }
 
-/// The exchanges that ended within a window, whenever they were planned; the rates use these. Under overload they are
-/// fewer than those planned in the window, because some end later.
+/// The exchanges that ended within a window, even if they were planned before it. Rates use these numbers. Under
+/// overload, fewer exchanges end in a window than are planned in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// Exchanges whose response was completed, whatever its status.
+    /// Exchanges whose response was completed, with any status.
     pub completed: u64,
     /// Completed exchanges with a status of 400 and above.
     pub status_errors: u64,
@@ -211,19 +210,19 @@ pub struct Ended {
     pub useful: Bytes,
     /// Connections established.
     pub connected: u64,
-    /// If the server stopped responding: the time of the last complete response, from the start of the window. All
-    /// exchanges that ended in a long time after it failed or had no response.
+    /// The time of the last complete response, from the start of the window, if the server stopped responding. After
+    /// this time, all exchanges that ended failed, or no exchange ended for a long time.
     pub silent_from: Option<Duration>,
 }
 
 /// Counts of a window.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Exchanges in the plan (in a closed loop: exchanges that users began).
+    /// Planned exchanges; in a closed loop, exchanges that users began.
     pub planned: u64,
     /// Exchanges whose request was passed to the transport.
     pub sent: u64,
-    /// Exchanges whose response was completed, whatever its status.
+    /// Exchanges whose response was completed, with any status.
     pub completed: u64,
     /// Final status codes of the completed exchanges.
     pub statuses: BTreeMap<u16, u64>,
@@ -252,18 +251,18 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Exchanges that failed.
+    /// Number of failed exchanges.
     pub fn failed(&self) -> u64 {
         self.failures.values().sum()
     }
 
-    /// Complete responses with a status of 400 and above.
+    /// Number of complete responses with a status of 400 and above.
     pub fn status_errors(&self) -> u64 {
         self.statuses.range(400..).map(|(_, count)| count).sum()
     }
 
-    /// A warning if most responses have another length than planned: the server has other files. `None` if at least
-    /// half of the responses with status 200 have the planned length.
+    /// A warning if most responses with status 200 have a content length that differs from the plan, because the server
+    /// has other files. `None` if at least half of them have the planned length.
     pub fn size_mismatch(&self) -> Option<String> {
         let sound = self.statuses.get(&200).copied().unwrap_or(0);
         (2 * self.wrong_size > sound && self.wrong_size > 0).then(|| {
@@ -276,7 +275,7 @@ impl Counts {
         })
     }
 
-    /// Failures, and responses with a status of 400 and above.
+    /// Number of failures, and of responses with a status of 400 and above.
     pub fn errors(&self) -> u64 {
         self.failed() + self.status_errors()
     }
@@ -300,14 +299,14 @@ pub struct ByteCounts {
     pub response_bodies: Bytes,
     /// Response content without its transfer coding.
     pub content: Bytes,
-    /// Received bytes of the responses of failed exchanges, headers and content as transferred. The figures above count
+    /// Received bytes of the responses of failed exchanges, headers and content as transferred. All other members count
     /// only complete responses.
     pub failed_responses: Bytes,
 }
 
 impl ByteCounts {
-    /// The savings by header compression, for requests and for responses: 1 minus the ratio of transferred bytes to
-    /// uncompressed bytes. Each is below 1, and negative if the headers grew. `None` if headers are not compressed.
+    /// The savings from header compression, for requests and for responses: 1 minus the ratio of transferred bytes to
+    /// uncompressed bytes. A negative value means that the headers grew. `None` if headers are not compressed.
     pub fn savings(&self) -> Option<(f64, f64)> {
         let heads = (self.request_heads, self.response_heads);
         let fields = (self.request_fields, self.response_fields);
@@ -319,8 +318,8 @@ impl ByteCounts {
     }
 }
 
-/// The duration of each phase. Failed exchanges count in `corrected` and `uncorrected` with the time until they failed:
-/// a time-out counts as a long response time.
+/// The duration of each phase. Failed exchanges count in `corrected` and `uncorrected` with the time until they failed,
+/// so a time-out counts as a long response time.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Latency {
     /// From the planned instant to the last byte.
@@ -329,7 +328,7 @@ pub struct Latency {
     pub uncorrected: Distribution,
     /// From the planned instant until a connection was free.
     pub queue: Distribution,
-    /// From a free connection until the first byte was passed to the transport: the generator's own delay.
+    /// From a free connection until the first byte was passed to the transport: the delay of the generator.
     pub send_lag: Distribution,
     /// From the connection attempt to the established connection, without TLS.
     pub connect: Distribution,
@@ -345,7 +344,7 @@ pub struct Latency {
     pub failed: Distribution,
 }
 
-/// An interval of the timeline, one second long at first.
+/// An interval of the timeline, initially one second long.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The start of the interval, from the start of the test.
@@ -371,7 +370,7 @@ pub struct Interval {
 /// Numbers of requests for a target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetCount {
-    /// Method and request target, as in `GET /a.html`.
+    /// The method and the request target, as in `GET /a.html`.
     pub target: String,
     /// Complete responses with a status below 400.
     pub completed: u64,
@@ -379,17 +378,17 @@ pub struct TargetCount {
     pub failed: u64,
 }
 
-/// How much of a workload's sequence of pages was requested, counted from the start of the warm-up.
+/// The use of a workload's sequence of pages, counted from the start of the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SequenceUse {
     /// The length of the sequence in pages.
     pub pages: u64,
-    /// Pages requested. If this number exceeds the length, the sequence was repeated.
+    /// Number of requested pages. If it exceeds the length, the sequence was repeated.
     pub requested: u64,
 }
 
 impl SequenceUse {
-    /// How many times the whole sequence was requested.
+    /// The number of times that the whole sequence was requested.
     pub fn times(&self) -> f64 {
         self.requested as f64 / self.pages.max(1) as f64
     }
@@ -398,26 +397,26 @@ impl SequenceUse {
 /// The state of the generator itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
-    /// Processor time in user mode, over the measured window.
+    /// CPU time in user mode, over the measured window.
     pub cpu_user: Duration,
-    /// Processor time in the kernel, over the measured window.
+    /// CPU time in the kernel, over the measured window.
     pub cpu_system: Duration,
     /// The state of each thread.
     pub workers: Vec<WorkerHealth>,
     /// The peak memory use.
     pub peak_memory: Bytes,
-    /// The largest number of open descriptors, and the limit.
+    /// The largest number of open descriptors, and the limit on it.
     pub descriptors: (u64, u64),
-    /// Connections that failed because no local address and port was left.
+    /// Connections that failed because no local port was free.
     pub ports_exhausted: u64,
-    /// Share of the machine's processor time that the hypervisor gave to other guests, 0 to 1.
+    /// Share of the machine's CPU time that the hypervisor gave to other guests, 0 to 1.
     pub steal: f64,
-    /// Number of earlier windows that were INVALID because of noise on this machine, and were therefore repeated.
+    /// Number of earlier windows that were repeated, because they were INVALID due to noise on this machine.
     pub repeated: u32,
 }
 
 impl Generator {
-    /// Processor time spent busy-waiting before planned instants, over all threads.
+    /// CPU time spent busy-waiting before planned instants, over all threads.
     pub fn busy_waited(&self) -> Duration {
         self.workers.iter().map(|worker| worker.busy_waited).sum()
     }
@@ -428,17 +427,17 @@ impl Generator {
 pub struct WorkerHealth {
     /// Share of the measured window in which the thread was not waiting, 0 to 1.
     pub busy: f64,
-    /// Longest time between two waits, which is the longest time that an event may have waited for the thread.
+    /// Longest time between two waits. An event may have waited for the thread for this time.
     pub longest_turn: Duration,
     /// Share of the measured window in which the thread delayed wake-ups so that several responses are read at once, 0
-    /// to 1; this counts as waiting.
+    /// to 1. It counts as waiting.
     pub rested: f64,
-    /// The mean latency with delayed wake-ups divided by that without, as last compared; `None` if they were not
-    /// compared.
+    /// The mean latency with delayed wake-ups divided by the mean latency without, in the last comparison; `None`
+    /// without a comparison.
     pub rest_latency_ratio: Option<f64>,
-    /// Time of the measured window in which the thread busy-waited before planned instants. This processor time serves
-    /// no exchange, and counts as waiting.
+    /// Time of the measured window in which the thread busy-waited before planned instants. It counts as waiting,
+    /// because it serves no exchange.
     pub busy_waited: Duration,
-    /// Median time by which a sleep exceeded its requested length; `None` if nothing was planned for an instant.
+    /// Median time by which a sleep exceeded its requested length; `None` if no exchange had a planned instant.
     pub wake_up_latency: Option<Duration>,
 }

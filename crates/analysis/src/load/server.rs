@@ -1,24 +1,23 @@
 //! Measurements of probes on the server's machine under load.
 //!
-//! They are a part of a result, already in the form of the JSON output. Names carry their units (`_s`, `_bytes`,
-//! `_share` of 0 to 1). Counts cover the watched time. A value that the kernel does not report is `null`, never
-//! zero.
+//! These types are the JSON output of the probes. Names carry their units (`_s`, `_bytes`, `_share` of 0 to 1). Counts
+//! cover the watched time. A value that the kernel does not report is `null`, never zero.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bottleneck::Suspicion;
 
-/// Measurements of the server, its machine and its network by probes.
+/// Measurements of probes on the server, its machine and its network.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerProbes {
     /// The watched time: the measured window, and up to one period more at each end. Counts and times below cover
     /// this time.
     pub watched_s: f64,
-    /// The programs that were named, each with all processes that it started.
+    /// The programs on the command line, each with all processes that it started.
     pub programs: Vec<ProgramProbes>,
-    /// The whole machine; the generator is included if it runs there.
+    /// The whole machine, including the generator if it runs on this machine.
     pub machine: MachineProbes,
     /// The network namespaces of the programs.
     pub networks: Vec<NetworkProbes>,
@@ -27,7 +26,7 @@ pub struct ServerProbes {
     pub groups: Vec<GroupProbes>,
     /// The cost of the probes.
     pub cost: ProbeCost,
-    /// What could not be read, with the reason.
+    /// The figures that could not be read, each with the reason.
     pub failures: Vec<String>,
 }
 
@@ -41,14 +40,14 @@ pub struct ProgramProbes {
     pub processes: u64,
     /// Number of threads at the end.
     pub threads: u64,
-    /// Processor time: of existing processes in nanoseconds, up to the kernel's last tick for running threads; of
+    /// CPU time: of existing processes in nanoseconds, up to the kernel's last tick for running threads; of
     /// exited children to 10 ms.
     pub cpu_s: f64,
-    /// Processor time in user mode: `cpu_s`, split in the ratio of tick counts of 10 ms.
+    /// CPU time in user mode: `cpu_s`, split in the ratio of tick counts of 10 ms.
     pub cpu_user_s: f64,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub cpu_system_s: f64,
-    /// Processor time of the busiest thread, as a share of one processor.
+    /// CPU time of the busiest thread, as a share of one processor.
     pub busiest_thread_share: Option<f64>,
     /// Resident memory at the end (RSS); pages shared by several processes count for each.
     pub resident_bytes: u64,
@@ -130,7 +129,7 @@ pub struct MachineProbes {
 pub struct NetworkProbes {
     /// The name of the namespace.
     pub name: String,
-    /// Whether the generator is in the namespace too: then its ends of the connections are also counted.
+    /// Whether the generator is in the same namespace. Then both ends of its connections count.
     pub has_generator: bool,
     /// TCP segments received.
     pub segments_in: Option<u64>,
@@ -155,9 +154,9 @@ pub struct NetworkProbes {
 pub struct GroupProbes {
     /// The path of the control group, as in `/system.slice/nginx.service`.
     pub name: String,
-    /// The quota of processor time, in cores.
+    /// The quota of CPU time, in cores.
     pub cpu_quota_cores: Option<f64>,
-    /// Processor time of the group's members.
+    /// CPU time of the group's members.
     pub cpu_s: Option<f64>,
     /// Share of the quota's periods in which the quota was used up.
     pub throttled_share: Option<f64>,
@@ -179,7 +178,7 @@ pub struct ProbeCost {
     pub period_s: f64,
     /// Number of readings.
     pub readings: u64,
-    /// Processor time of the readings, from the first to the last.
+    /// CPU time of the readings, from the first to the last.
     pub cpu_s: f64,
     /// The duration of the longest reading.
     pub longest_s: f64,
@@ -214,7 +213,7 @@ impl From<Suspicion> for SuspicionSummary {
 }
 
 impl MachineProbes {
-    /// The share of the processors' time in which they were busy on this machine.
+    /// The share of this machine's processor time that was not idle.
     pub fn busy_share(&self) -> Option<f64> {
         Some(self.user_share? + self.system_share? + self.irq_share? + self.softirq_share?)
     }

@@ -7,10 +7,10 @@ use super::server::{GroupProbes, MachineProbes, NetworkProbes, ProgramProbes, Se
 use super::signals::{seconds_an_exchange, suspicions};
 use crate::text::hanging;
 
-/// Stands for a figure that the kernel does not report.
+/// The text for a figure that the kernel does not report.
 const NOT_AVAILABLE: &str = "not available";
 
-/// The whole part; empty without probes.
+/// Returns the whole part; empty without probes.
 pub(super) fn render(result: &LoadResult) -> String {
     let Some(server) = &result.server else {
         return String::new();
@@ -270,7 +270,7 @@ fn cost(server: &ServerProbes) -> String {
     line(
         "  probes",
         &format!(
-            "watched for {}, {} every {}, each at most {}; they used {} of one processor",
+            "watched for {}, {} at intervals of {}, each at most {}; they used {} of one processor",
             seconds(server.watched_s),
             counted(cost.readings, "reading"),
             seconds(cost.period_s),

@@ -1,4 +1,4 @@
-//! The measurements of clients and probes, as input for the search for the bottleneck.
+//! The measurements of clients and probes, as input for the bottleneck search.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use super::server::{GroupProbes, ServerProbes};
 use super::{LoadResult, LoopKind};
 use crate::bottleneck::{Signals, Suspicion, suspect};
 
-/// The resources that are suspected from a result with probes, the strongest suspicion first; empty without
-/// probes.
+/// The suspected resources of a result with probes, the strongest suspicion first; empty without probes.
 pub(super) fn suspicions(result: &LoadResult) -> Vec<Suspicion> {
     match &result.server {
         Some(server) => suspect(&signals(result, server)),
@@ -58,7 +57,7 @@ fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
         retransmitted,
         listen_overflows_per_s: network.and_then(|network| per_second(network.listen_overflows)),
         accept_queue: network.and_then(|network| network.to_be_accepted),
-        // If the generator is in the same namespace, both ends of each connection are counted there.
+        // If the generator is in the same namespace, both ends of each connection count.
         established: network.and_then(|network| {
             let ends = if network.has_generator { 2.0 } else { 1.0 };
             Some(network.states.get("established")? / ends)
@@ -71,7 +70,7 @@ fn signals(result: &LoadResult, server: &ServerProbes) -> Signals {
     }
 }
 
-/// The signals of a server whose control group has limits: the group's values replace those of the machine.
+/// The signals of a server whose control group has limits. Values of the group replace values of the machine.
 fn limited(signals: Signals, group: &GroupProbes, server: &ServerProbes, cpu: f64) -> Signals {
     let cores = group.cpu_quota_cores.or(signals.cpu_quota_cores);
     let used = group.cpu_s.unwrap_or(cpu) / server.watched_s;
@@ -91,7 +90,7 @@ fn limited(signals: Signals, group: &GroupProbes, server: &ServerProbes, cpu: f6
     }
 }
 
-/// The measurements of the clients, and the state of the generator, without any probe.
+/// The measurements of the clients, and the state of the generator, without probes.
 pub fn signals_of_clients(result: &LoadResult) -> Signals {
     let window = &result.measured;
     let (counts, latency) = (&window.counts, &window.latency);
@@ -109,8 +108,8 @@ pub fn signals_of_clients(result: &LoadResult) -> Signals {
     };
     let workers = result.generator.workers.iter();
     Signals {
-        // No response arrives in less than one round trip, so the shortest wait is an upper bound of the
-        // round-trip time.
+        // No response arrives in less than one round trip, so the shortest wait is an upper bound on the round-trip
+        // time.
         round_trip: [latency.connect.min(), latency.first_byte.min()]
             .into_iter()
             .flatten()
@@ -137,7 +136,7 @@ pub fn signals_of_clients(result: &LoadResult) -> Signals {
     }
 }
 
-/// The measured time divided by the number of exchanges that ended in it; not finite if no exchange ended.
+/// The length of the measured window divided by the number of exchanges that ended in it; not finite if none ended.
 pub(super) fn seconds_an_exchange(result: &LoadResult) -> f64 {
     let ended = &result.measured.ended;
     result.measured.duration.as_secs_f64() / (ended.completed + ended.failed) as f64

@@ -2,16 +2,17 @@
 //!
 //! Thresholds are separated by commas. Each is a metric, an operator (`<`, `<=`, `>`, `>=`) and a number with its unit:
 //!
-//! | metric | what | unit |
+//! | metric | meaning | unit |
 //! |---|---|---|
 //! | `p50` … `p99.99`, `mean`, `max` | corrected latency | `us`, `ms`, `s` |
-//! | `uncorrected.p99`, `connect.mean` … | the same of another phase: `corrected`, `uncorrected`, `queue`, `send-lag`, `connect`, `tls`, `first-byte`, `transfer`, `page` | `us`, `ms`, `s` |
+//! | `uncorrected.p99`, `connect.mean` … | the same for another phase: `corrected`, `uncorrected`, `queue`, `send-lag`, `connect`, `tls`, `first-byte`, `transfer`, `page` | `us`, `ms`, `s` |
 //! | `errors` | share of failures, statuses of 400 and above, and unfinished exchanges | `%` |
 //! | `rate` | achieved exchanges | `/s` |
 //! | `throughput`, `goodput` | response bytes; useful content | `kB/s`, `MB/s`, `Mbit/s` … |
 //!
-//! An INVALID result is inconclusive: it neither meets nor fails a threshold (`met` is false, and `reason` says so). A metric
-//! that was not measured meets no threshold either. Exchanges that did not end count as longer than all that did.
+//! An INVALID result is inconclusive: it neither meets nor fails a threshold (`met` is false, and `reason` has the
+//! cause). A metric that was not measured meets no threshold. An unfinished exchange counts as longer than all finished
+//! exchanges.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,11 +29,11 @@ pub struct Slo {
     thresholds: Vec<Threshold>,
 }
 
-/// A threshold and the verdict on it.
+/// The verdict on a threshold.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
-    /// The threshold as it was written.
+    /// The text of the threshold.
     #[serde(alias = "promise")]
     pub slo: String,
     /// The measured value, in `unit`; `null` if it could not be measured.
@@ -48,14 +49,14 @@ pub struct Verdict {
     pub reason: Option<String>,
 }
 
-/// A threshold as a limit on a share: at most this share of the exchanges may miss it.
+/// A threshold as a limit on a share: at most this share of the exchanges may violate it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShareLimit {
-    /// The threshold as it was written.
+    /// The text of the threshold.
     pub text: String,
-    /// Exchanges that take longer than this miss the threshold; `None`: only exchanges that fail miss it.
+    /// An exchange that takes longer violates the threshold; with `None`, only failed exchanges do.
     pub slower_than: Option<Duration>,
-    /// The largest share of exchanges that may miss the threshold, above 0 and below 1.
+    /// The largest share of exchanges that may violate the threshold, above 0 and below 1.
     pub share: f64,
 }
 
@@ -81,7 +82,7 @@ pub enum Unit {
     BytesPerS,
 }
 
-/// The error for a text that is not a valid threshold: its position, and what was expected there.
+/// The error for a text that is not a valid threshold: the position, and the expected text at this position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "column {column}: expected {expected}\n  {text}\n  {marker:>column$}",
@@ -92,7 +93,7 @@ pub struct SloError {
     pub text: String,
     /// The position, in characters, from 1.
     pub column: usize,
-    /// What would be valid there.
+    /// The valid text at this position.
     pub expected: String,
 }
 
@@ -143,7 +144,7 @@ enum Comparison {
 }
 
 impl Slo {
-    /// The verdict on each threshold, in the order in which they were written.
+    /// Returns the verdicts on the thresholds, in the order of the text.
     pub fn judge(&self, result: &LoadResult) -> Vec<Verdict> {
         self.thresholds
             .iter()
@@ -154,7 +155,7 @@ impl Slo {
     /// The thresholds as limits on shares: `p99<100ms` means at most 1 % above 100 ms, `errors<0.1%` at most 0.1 % failures.
     ///
     /// # Errors
-    /// When a threshold has another metric, another phase than the corrected latency, or a lower limit.
+    /// When a threshold has another metric, a phase other than the corrected latency, or a lower limit.
     pub fn share_limits(&self) -> Result<Vec<ShareLimit>, ShareLimitError> {
         self.thresholds.iter().map(Threshold::share_limit).collect()
     }
@@ -294,18 +295,18 @@ impl PhaseName {
         }
     }
 
-    /// The statistic in milliseconds. Exchanges that did not end count as longer than all others, so a quantile among them is
-    /// unknown. If there is any such exchange, the mean and the maximum are unknown.
+    /// Computes the statistic in milliseconds. Unfinished exchanges count as longer than all others, so a quantile
+    /// among them is unknown. With any unfinished exchange, the mean and the maximum are unknown.
     fn measure(self, statistic: Statistic, window: &Window) -> Result<f64, String> {
         let times = self.times(window);
         let recorded = times.count();
         let (all, endless) = match self {
-            // These phases contain the unfinished exchanges too, with the time that they waited.
+            // These phases also contain the unfinished exchanges, with the time for which they waited.
             PhaseName::Corrected | PhaseName::Uncorrected => {
                 let incomplete = recorded.saturating_sub(window.counts.completed);
                 (recorded, window.counts.unfinished.min(incomplete))
             }
-            // A page that did not end has no recorded time, and at least one unfinished exchange.
+            // An unfinished page has no recorded time, and at least one unfinished exchange.
             PhaseName::Page => {
                 let endless = window.counts.unfinished;
                 (recorded + endless, endless)
@@ -457,7 +458,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The factor that converts the unit at this position to the unit of the metric.
+    /// The factor from the unit at this position to the unit of the metric.
     fn unit(&mut self, of: Unit) -> Result<f64, SloError> {
         let units: &[(&str, f64)] = match of {
             Unit::Ms => &[("us", 1e-3), ("µs", 1e-3), ("ms", 1.0), ("s", 1e3)],

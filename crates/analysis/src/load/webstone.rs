@@ -1,9 +1,9 @@
 //! The report with WebStone's names, for comparison with results of that benchmark (1995 to 1998).
 //!
 //! As in WebStone, a megabit is 1024 · 1024 bits, throughput counts headers and content of responses, and
-//! the error level is errors over connections. Two things differ, and the report states them. WebStone
-//! truncated the sum of response times and the test time to whole seconds before the division; here they are
-//! not truncated. If a plan defines when requests were due, the times are corrected times.
+//! the error level is errors over connections. The report states two differences. WebStone truncated the sum of
+//! response times and the test time to whole seconds before the division; this report does not. If a plan defines the
+//! instants of requests, the times are corrected times.
 
 use super::lines::WIDTH;
 use super::screen;

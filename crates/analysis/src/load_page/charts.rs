@@ -12,20 +12,20 @@ use crate::svg::{Scale, xy};
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 16.0;
-/// On a narrow screen a chart keeps a readable size, and the figure scrolls.
+/// On a narrow screen the chart keeps its size, and the figure scrolls.
 const SCROLLS: &str = "overflow-x: auto";
 const READABLE: &str = "min-width: 36rem";
 /// The number of classes of the distribution.
 const CLASSES: usize = 120;
 
-/// A line of a panel: its label, its series number for the colour, and its points.
+/// A line of a panel: its label, its series number (which selects the colour), and its points.
 struct Line {
     label: &'static str,
     series: usize,
     points: Vec<(f64, f64)>,
 }
 
-/// Latency percentiles and rates by second; empty when nothing was measured.
+/// Latency percentiles and rates over time; empty if nothing was measured.
 pub(super) fn over_time(summary: &Summary) -> Markup {
     let of = |label, series, value: fn(&IntervalSummary) -> Option<f64>| Line {
         label,
@@ -52,7 +52,7 @@ pub(super) fn over_time(summary: &Summary) -> Markup {
     }
 }
 
-/// Open connections by second.
+/// Open connections over time.
 pub(super) fn connections(summary: &Summary) -> Markup {
     let line = Line {
         label: "open",
@@ -178,7 +178,7 @@ pub(super) fn distribution(times: &Distribution) -> Markup {
     }
     let share = |number: u64| 100.0 * number as f64 / times.count() as f64;
     let highest = share(classes.iter().copied().max().unwrap_or(0));
-    // The logarithmic axis of shares also shows a single exchange among many.
+    // The axis of shares starts low enough to show a single exchange.
     let y = Scale::logarithmic_around(share(1).min(highest), highest, bottom, top);
     html! {
         figure.curve.chart style=(SCROLLS) {

@@ -1,8 +1,8 @@
 //! The page of a load test: one HTML file without scripts, and without requests to the outside.
 //!
 //! The answer comes first, as on the screen. Then follow the test over time, the distribution of the latency, the
-//! outcomes by status and URL, the connections, and the costs of the generator and the server. Everything is a
-//! function of the [`LoadResult`].
+//! outcomes by status and URL, the connections, and the costs of the generator and the server. Everything is computed
+//! from the [`LoadResult`].
 
 mod charts;
 
@@ -17,7 +17,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// Number of URLs that are shown; the others are in the files.
 const TARGETS: usize = 50;
 
-/// The whole page. `slos` are the verdicts on the SLOs, if there are any.
+/// Returns the whole page. `slos` are the verdicts on the SLOs, if there are any.
 pub fn render(result: &LoadResult, slos: &[Verdict]) -> String {
     let summary = Summary::of(result);
     let sections: Vec<(&str, &str, Markup)> = [
@@ -209,7 +209,7 @@ fn connections(summary: &Summary) -> Markup {
         dl.facts {
             dt { "established" } dd { (connections.established) }
             dt { "open on average" } dd { (figure(connections.mean_open, "")) }
-            dt { "idle" } dd { (figure(idle, " % of the time that they were open")) }
+            dt { "idle" } dd { (figure(idle, " % of the open time")) }
             dt { "closed by the client" } dd { (connections.closed_by_client) }
             dt { "closed by the server" } dd { (connections.closed_by_server) }
             dt { "failed" } dd { (connections.failed) }
@@ -230,7 +230,7 @@ fn cost(result: &LoadResult, summary: &Summary) -> Markup {
             dt { "busiest thread" } dd { (figure(busiest, " %")) }
             dt { "send lag, p99" } dd { (figure(lag, " ms")) }
             dt { "memory" } dd { (figure(Some(generator.peak_memory_bytes as f64 / 1e6), " MB")) }
-            dt { "taken by the hypervisor" } dd { (figure(Some(100.0 * generator.steal_share), " %")) }
+            dt { "CPU time stolen by the hypervisor" } dd { (figure(Some(100.0 * generator.steal_share), " %")) }
         }
         h3 { "The server" }
         @if server.is_empty() {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::claims::{ClaimResult, Verdict};
 use crate::digest::Digest;
 
-/// The largest number of claims that are named individually; more claims are only counted.
+/// The largest number of claims that are named; if there are more, they are only counted.
 const NAMED: usize = 8;
 
 /// The answer, one sentence for each era.

@@ -1,5 +1,5 @@
-//! The evidence for the run's validity: invalid cells, settings that the kernel did not apply, and every cell
-//! with its files.
+//! The evidence for the run's validity: invalid cells, settings that the kernel did not apply, and every cell with
+//! links to its files.
 
 use fathometer_model::ReplicateRecord;
 use fathometer_model::digits::significant;
@@ -15,7 +15,7 @@ use crate::run::{Cell, CellState, SettingState, stays_inside};
 use crate::selection::MAIN_BLOCK;
 use crate::statistics::Summary;
 
-/// The validity of the run as a whole, and every cell that is not fully valid.
+/// The validity of the whole run, and every cell that is not fully valid.
 pub(super) fn validity(digest: &Digest<'_>) -> Markup {
     let summary = &digest.validity;
     let doubtful: Vec<&Cell> = digest
@@ -35,7 +35,7 @@ pub(super) fn validity(digest: &Digest<'_>) -> Markup {
             dt { "Cells" }
             dd {
                 (summary.cells) ", of which " (summary.cells_invalid) " INVALID and "
-                (summary.cells_partly_valid) " with replicates left out"
+                (summary.cells_partly_valid) " with some invalid replicates"
             }
             dt { "Lateness of the path" }
             dd {
@@ -75,7 +75,7 @@ fn left_out(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// The settings of each era, and those that the kernel cannot apply.
+/// The settings of each era, and the settings that the kernel cannot apply.
 pub(super) fn eras(digest: &Digest<'_>) -> Markup {
     html! {
         @if digest.run.info.eras.is_empty() {
@@ -124,7 +124,7 @@ pub(super) fn eras(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// Every cell, block by block.
+/// Every cell, by block.
 pub(super) fn section(digest: &Digest<'_>) -> Markup {
     let mut blocks: Vec<&str> = Vec::new();
     for cell in &digest.run.cells {
@@ -140,7 +140,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     html! {
         p.lead {
             "Means over valid replicates. Late is the worst 99th percentile of the path's lateness, in "
-            "milliseconds. Each cell lists its replicates, with their validity and the files that the run kept."
+            "milliseconds. Each cell lists its replicates, with their validity and their files."
         }
         @for block in blocks {
             div.block {
@@ -177,14 +177,13 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// Whether the run has the resource that was exhausted first, a column of capacity studies only.
+/// Whether the run has results on the resource that was exhausted first. Only capacity studies have this column.
 fn is_judged(digest: &Digest<'_>) -> bool {
     let mut replicates = digest.run.replicates();
     replicates.any(|replicate| gave_out_first::of_replicate(replicate).is_some())
 }
 
-/// The cells with a waterfall, each with the replicate of the waterfall, in the order of the
-/// waterfalls.
+/// The cells with a waterfall, each with the replicate that the waterfall shows, in the order of the waterfalls.
 type Kept<'a> = [(&'a Cell, &'a ReplicateRecord)];
 
 fn row(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>, is_judged: bool) -> Markup {
@@ -237,7 +236,7 @@ fn state(cell: &Cell) -> Markup {
     }
 }
 
-/// The files of a replicate that readers may open, each with its description.
+/// The files of a replicate to which the report links, each with its description.
 const FILES: [(&str, &str); 6] = [
     ("capture.pcapng", "packets at the client"),
     ("taps.pcapng", "packets at both ends"),
@@ -247,7 +246,7 @@ const FILES: [(&str, &str); 6] = [
     ("", "folder"),
 ];
 
-/// The replicates of a cell, with validity and files, and with the columns of the list of cells.
+/// The replicates of a cell: their validity, files, and the columns of the list of cells.
 fn replicates(digest: &Digest<'_>, cell: &Cell, kept: &Kept<'_>, is_judged: bool) -> Markup {
     let columns = &digest.study.cell_columns;
     let number = kept

@@ -1,5 +1,5 @@
-//! Bars with their intervals and the published figures. A chart has one panel for each table, or one panel for
-//! each section if a table has several.
+//! Bar charts with intervals and published figures. A chart has one panel for each table, or one panel for each section
+//! if a table has several.
 
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
@@ -40,7 +40,7 @@ pub(super) fn headline(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// One chart; `None` when none of its tables was measured.
+/// One chart; `None` if none of its tables was measured.
 fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     let mut panels: Vec<Found<'_>> = Vec::new();
     for id in &figure.tables {
@@ -114,7 +114,7 @@ fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     })
 }
 
-/// The content of a panel: the tables with one name (one table for each era), or a section of them.
+/// The content of a panel: all tables with one name (one for each era), or one section of these tables.
 struct Found<'a> {
     title: &'a str,
     section: Option<&'a str>,
@@ -132,7 +132,7 @@ fn sections<'a>(tables: &[&'a TableResult]) -> Vec<&'a str> {
     sections
 }
 
-/// The rows of all panels, in the order of the first panel that has the row.
+/// The rows of all panels. Their order is the order of the first panel that contains the row.
 fn rows(panels: &[Found<'_>]) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     let all = panels.iter().flat_map(|panel| &panel.tables);
@@ -223,7 +223,7 @@ impl Panel<'_> {
         };
         let end = scale.place(estimate.value);
         let reach = estimate.interval.map_or(end, |i| scale.place(i.high));
-        // The figure is placed so that it overlaps neither the whisker nor the published mark.
+        // The position of the figure, which must not overlap the whisker or the published mark.
         let mark = datum.published.map(|p| scale.place(p.value) + 5.0);
         let clear = mark.filter(|mark| *mark > reach - 5.0 && *mark < reach + 44.0);
         let text = clear.unwrap_or(reach).max(reach) + 5.0;
@@ -263,8 +263,8 @@ impl Panel<'_> {
         evidence::of_table(self.digest, table, self.line(table, row)?, group)
     }
 
-    /// The scale of the axis: from zero, because lengths must be proportional to values, to the largest figure
-    /// plus room for its digits.
+    /// The scale of the axis: from zero to the largest figure, plus space for its digits. It starts at zero, because
+    /// lengths must be proportional to values.
     fn scale(&self) -> Scale {
         let largest = self
             .found
@@ -285,7 +285,7 @@ impl Panel<'_> {
     }
 }
 
-/// A bar as text, as in `0.079 [0.070, 0.089], n = 5, published 0.08`.
+/// The text of a bar, as in `0.079 [0.070, 0.089], n = 5, published 0.08`.
 fn described(column: &Column, estimate: &Estimate, published: Option<PublishedValue>) -> String {
     let mut text = column.format(estimate.value);
     if let Some(interval) = estimate.interval {

@@ -1,4 +1,4 @@
-//! Claims with their verdicts; every interval is drawn with its bounds.
+//! The claims with their verdicts. Every interval is drawn with its bounds.
 
 use fathometer_model::digits::{significant, trimmed};
 use maud::{Markup, html};
@@ -18,7 +18,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     html! {
         p.lead {
             "A claim holds when the whole interval over replicates lies in the shaded bound, in every "
-            "environment; it holds weaker beyond the dashed line, if the direction is right but the "
+            "environment. It holds weaker when the interval lies beyond the dashed line: the direction is right, but the "
             "amount is not."
             @if let Some(covered) = digest.coverage_of_claims() {
                 " These intervals cover the true value " (covered) " of the time."
@@ -42,7 +42,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// Whether a run has a figure for any test of a claim.
+/// Whether the run has a figure for any test of a claim.
 fn has_figures(claim: &ClaimResult) -> bool {
     let variants = claim.variants.iter().flat_map(|variant| &variant.eras);
     let mut parts = claim.eras.iter().chain(variants).flat_map(|era| &era.parts);
@@ -134,7 +134,7 @@ fn one(claim: &ClaimResult, eras: &[String]) -> Markup {
     }
 }
 
-/// One test: one row for each environment, with all eras on the same axis.
+/// One test, with one row for each environment. All eras share the axis.
 fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
     let part = |era: &String, environment: &str| {
         let verdict = claim.eras.iter().find(|verdict| verdict.era == *era)?;
@@ -156,7 +156,7 @@ fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
             environments.push(environment);
         }
     }
-    // An era without cells for a test has no rows if another era has some.
+    // An era without cells for a test has no rows if another era has rows.
     let is_named = |environment: &String| !environment.split(' ').any(|level| level == "*");
     if environments.iter().any(is_named) {
         environments.retain(is_named);
@@ -196,7 +196,7 @@ fn test(claim: &ClaimResult, label: &str, eras: &[String]) -> Markup {
     }
 }
 
-/// A bound with mathematical symbols.
+/// The text of a bound, with mathematical symbols.
 fn bound(bound: &Bound) -> String {
     let text = bound.to_string();
     text.replace(">=", "≥")
@@ -239,7 +239,7 @@ fn replicates(parts: &[Option<&Part>]) -> String {
 fn remarks(parts: &[Option<&Part>], eras: &[String]) -> Markup {
     html! {
         @for (part, era) in parts.iter().zip(eras) {
-            // If a part was not measured, its row already shows that.
+            // The row of a part that was not measured already shows this.
             @let is_told = |part: &&Part| part.remark.is_empty() || part.remark == "not measured";
             @if let Some(part) = part.filter(|part| !is_told(part) && part.n != 1) {
                 tr.remark { td colspan="7" { "era " (era) ": " (part.remark) } }
@@ -300,8 +300,7 @@ fn end(scale: &Scale, value: f64) -> f64 {
     }
 }
 
-/// The scale from the smallest to the largest value in a test's rows; logarithmic if all parts
-/// compare ratios.
+/// The scale from the smallest to the largest value in a test's rows. It is logarithmic if all parts compare ratios.
 fn scale(parts: &[&Part]) -> Scale {
     let mut values: Vec<f64> = Vec::new();
     for part in parts {

@@ -1,4 +1,4 @@
-//! Our figures compared with the published figures, one line each, with the tolerance.
+//! Our figures compared with the published figures, one line for each, with the tolerance.
 
 use fathometer_model::digits::{significant, trimmed};
 use maud::{Markup, html};
@@ -149,8 +149,7 @@ fn signed(value: f64) -> String {
     format!("{:+.1}", if tenths == 0.0 { 0.0 } else { tenths })
 }
 
-/// A scale for the tolerance and nearly all figures; a figure beyond the scale is drawn as an
-/// arrow.
+/// The scale for the tolerance and almost all figures. A figure beyond the scale is drawn as an arrow.
 fn scale(bar: &Closeness) -> Scale {
     let mut sizes: Vec<f64> = bar
         .comparisons

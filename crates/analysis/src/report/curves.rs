@@ -1,4 +1,4 @@
-//! Line charts of metrics over a numeric factor, with intervals.
+//! Line charts of metrics against a numeric factor, with intervals.
 
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
@@ -17,8 +17,7 @@ const LEFT: f64 = 52.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 38.0;
 const RIGHT: f64 = 14.0;
-/// The largest magnification of a chart, so that one panel is not much larger than each of two
-/// panels.
+/// The largest magnification of a chart. It limits the size of a single panel relative to two panels in a row.
 const LARGEST: f64 = 1.35;
 /// The number of panels in a row.
 const ACROSS: usize = 2;
@@ -205,7 +204,7 @@ fn sample(place: usize) -> Markup {
     }
 }
 
-/// A mark whose shape differs from line to line, so that lines do not differ only in colour.
+/// A mark that differs by shape, so that lines can be distinguished without colour.
 fn mark(place: usize, x: f64, y: f64) -> Markup {
     let class = format!("point series{}", place % LOOKS);
     let (x0, y0) = (xy(x), xy(y));
@@ -224,7 +223,7 @@ fn mark(place: usize, x: f64, y: f64) -> Markup {
 struct Frame<'a> {
     curve: &'a CurveResult,
     panel: &'a PanelResult,
-    /// The instrument's error at each position, in the panel's unit.
+    /// The instrument's error at each position, in the unit of the panel.
     errors: &'a [(f64, f64)],
     x: Scale,
     y: Scale,
@@ -313,8 +312,8 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The ticks of the horizontal axis. On a logarithmic axis they are at the points, because points are few
-    /// and usually double from one to the next.
+    /// The ticks of the horizontal axis. On a logarithmic axis they are at the points: the points are few, and each is
+    /// usually twice the previous one.
     fn columns(&self) -> Vec<f64> {
         let points = self.panel.lines.iter().flat_map(|line| &line.points);
         let mut places: Vec<f64> = points.map(|point| point.x).collect();
@@ -339,7 +338,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The instrument's error as an area on the axis, under the data. If the area is invisible, the error is
+    /// The instrument's error as an area above the axis, behind the data. An invisible area means that the error is
     /// below the resolution of the drawing.
     fn instrument(&self) -> Markup {
         let (Some(first), Some(last)) = (self.errors.first(), self.errors.last()) else {
@@ -370,7 +369,7 @@ impl<'a> Frame<'a> {
         html! { line.identity x1=(x1) y1=(y1) x2=(x2) y2=(y2) {} }
     }
 
-    /// The shaded intervals of a line: one area for each sequence of neighbouring points with intervals.
+    /// The shaded intervals of a line. Each sequence of neighbouring points with intervals is one area.
     fn reach(&self, line: &Line) -> Markup {
         let class = format!("reach series{}", line.place % LOOKS);
         let intervals = line.points.iter().map(|point| {
@@ -391,7 +390,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// A line with its marks and its knee; the line is interrupted where a level is missing.
+    /// A line with its marks and its knee. The line is interrupted at missing levels.
     fn line(&self, line: &Line) -> Markup {
         let places: Vec<Option<(f64, f64)>> = line
             .points
@@ -399,7 +398,7 @@ impl<'a> Frame<'a> {
             .map(|point| Some((self.x.place(point.x), self.y.place(point.estimate?.value))))
             .collect();
         let class = format!("line series{}", line.place % LOOKS);
-        // Points with a fitted line have no natural order, so they are not connected.
+        // Points with a fitted line are not ordered by a factor, so they are not connected.
         let is_joined = line.fit.is_none();
         html! {
             (self.fit(line))
@@ -420,7 +419,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// The fitted line, within the range of the points and of the panel.
+    /// The fitted line, cut to the range of the points and of the panel.
     fn fit(&self, line: &Line) -> Markup {
         let Some(fit) = line.fit else {
             return html! {};
@@ -446,7 +445,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Published levels of the horizontal axis, each with its variants.
+/// Published levels of the horizontal axis, each with the variants that it concerns.
 fn published_levels(curve: &CurveResult) -> Vec<(f64, String)> {
     let figures = curve.published.iter().filter(|p| p.line);
     let mut lines: Vec<(f64, String)> = Vec::new();

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use crate::Error;
 use crate::run::Run;
 
-/// Every plot as a separate image, so that its identifiers and styles do not affect the page.
+/// The plots of the run. Each plot is a separate image, so that its identifiers and styles do not affect the page.
 pub(super) fn plots(run: &Run) -> Result<Markup, Error> {
     let mut figures = Vec::new();
     for plot in &run.plots {
@@ -31,8 +31,8 @@ pub(super) fn plots(run: &Run) -> Result<Markup, Error> {
     })
 }
 
-/// A relative path of a run as a URL reference. All bytes are escaped except RFC 3986's unreserved characters,
-/// the slash and the equals sign.
+/// Converts a relative path of a run to a URL reference. All bytes are escaped except the unreserved characters of RFC
+/// 3986, the slash and the equals sign.
 pub(super) fn reference(path: &str) -> String {
     let mut text = String::with_capacity(path.len());
     for byte in path.bytes() {

@@ -12,8 +12,8 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
         @if let Some(equal) = &digest.equal_cells {
             p {
                 "The two cells of each row are equal: their levels differ only in a label, which has no effect. They are "
-                "compared as claims compare cells. A difference that is reported here is an error, so this table shows "
-                "how often noise leads to a verdict in this run."
+                "compared by the method of claims. Every reported difference is a false alarm, so this table shows the rate of "
+                "false alarms in this run."
             }
             p { strong { (equal.count.sentence()) } }
             div.scroll {
@@ -32,7 +32,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
                 }
             }
             p {
-                "The bound is that of the binomial distribution. It is exact for independent comparisons, but the metrics of "
+                "The bound is from the binomial distribution. It is exact for independent comparisons, but the metrics of "
                 "a pair depend on each other: a number above the bound is a hint, not a proof, that the intervals of this "
                 "run are too narrow."
             }

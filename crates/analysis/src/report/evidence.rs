@@ -1,4 +1,4 @@
-//! The cell of each figure in tables and curves, so that every figure links to its replicates and their files.
+//! The cell of each figure in tables and curves. With it, every figure links to its replicates and their files.
 
 use crate::digest::Digest;
 use crate::run::Cell;
@@ -13,7 +13,7 @@ pub(super) fn anchor(digest: &Digest<'_>, cell: &Cell) -> String {
     format!("cell-{}", place.unwrap_or(0))
 }
 
-/// The cell of a table's figure; `None` if no cell was measured, or if several match.
+/// The cell of a figure in a table; `None` if no cell was measured, or if several cells match.
 pub(super) fn of_table<'d>(
     digest: &'d Digest<'_>,
     table: &TableResult,
@@ -59,7 +59,7 @@ impl<'d> LineCells<'d> {
         })
     }
 
-    /// The cell of a point; `None` if several cells have the point's level. All points of a distribution come from
+    /// The cell of a point; `None` if several cells have the level of the point. All points of a distribution belong to
     /// one cell.
     pub(super) fn of_point(&self, point: &CurvePoint) -> Option<&'d Cell> {
         if let [cell] = self.cells.as_slice() {

@@ -9,8 +9,8 @@ use crate::claims::Verdict;
 use crate::digest::Digest;
 use crate::run::Mode;
 
-/// The title; the question, the answer and its certainty; a summary of the run in a few figures; and what was
-/// measured, on which machine, and with which command.
+/// The title; the question, the answer and its certainty; the key figures of the run; and one sentence each on the
+/// machine, the servers and the eras.
 pub(super) fn header(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     let about = &digest.study.about;
@@ -62,7 +62,7 @@ fn when(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// The machine, the servers and the eras in one sentence each.
+/// The machine, the servers and the eras, in one sentence each.
 fn place(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     let of_the_machine = |name: &str| info.machine.get(name).map(String::as_str);
@@ -158,7 +158,7 @@ fn verdicts(digest: &Digest<'_>, era: &str) -> Vec<Verdict> {
         .collect()
 }
 
-/// The command, the machine, the servers.
+/// The command, the machine and the servers.
 pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     html! {
@@ -194,7 +194,7 @@ pub(super) fn what_was_run(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// The warnings of the run and of its files.
+/// The notes of the run and the warnings about its files.
 pub(super) fn notes(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     html! {
@@ -207,7 +207,7 @@ pub(super) fn notes(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// The path profiles, as read from the run.
+/// The path profiles that the run recorded.
 pub(super) fn paths(digest: &Digest<'_>) -> Markup {
     html! {
         div.profiles {

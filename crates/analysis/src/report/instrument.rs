@@ -1,5 +1,5 @@
-//! The instrument's own error, for comparison with an effect: the lateness of packets on the path, and the send lag of the load
-//! generator.
+//! The error of the instrument, for comparison with an effect: the lateness of packets on the path, and the send lag of
+//! the load generator.
 
 use fathometer_model::digits::significant;
 use maud::{Markup, html};
@@ -9,15 +9,15 @@ use crate::digest::Digest;
 use crate::run::Cell;
 use crate::sweep::{CurvePoint, CurveResult, PanelResult};
 
-/// The metric of load studies that contains the 99th percentile of the generator's send lag.
+/// The metric of load studies for the 99th percentile of the generator's send lag.
 const SEND_LAG: &str = "generator_send_lag_p99_us";
 
-/// The instrument's error in one cell: the largest error of its valid replicates.
+/// The instrument's error in one cell: the largest error of the cell's valid replicates.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct InstrumentError {
     /// The 99th percentile of the path's lateness, in seconds.
     pub(super) lateness_s: f64,
-    /// The 99th percentile of the send lag, in seconds; zero if it is not measured.
+    /// The 99th percentile of the send lag, in seconds; zero if the lag was not measured.
     pub(super) send_lag_s: f64,
 }
 
@@ -33,7 +33,7 @@ impl InstrumentError {
         }
     }
 
-    /// The sum of both errors: a request may be sent late and also be delivered late.
+    /// The sum of both errors: a request may be sent late, and its packets may also be delivered late.
     pub(super) fn total_s(self) -> f64 {
         self.lateness_s + self.send_lag_s
     }
@@ -46,7 +46,8 @@ impl InstrumentError {
     }
 }
 
-/// Converts a metric's unit to seconds. `None` if late packets do not change the metric: it is not a time, or it is a CPU time.
+/// The factor from a metric's unit to seconds. `None` if late packets do not change the metric, because it is not a
+/// time, or because it is a CPU time.
 fn seconds_of(metric: &str, unit: &str) -> Option<f64> {
     match unit {
         _ if metric.starts_with("cpu_") => None,
@@ -57,7 +58,7 @@ fn seconds_of(metric: &str, unit: &str) -> Option<f64> {
     }
 }
 
-/// The points of a panel that belong to a single cell, each with that cell's error.
+/// The points of a panel that belong to a single cell, each with the error of this cell.
 fn of_points<'c>(
     digest: &Digest<'_>,
     curve: &'c CurveResult,
@@ -73,7 +74,8 @@ fn of_points<'c>(
     found
 }
 
-/// The error at each position of a panel, in the panel's unit: the largest of its lines. Empty for other units than times.
+/// The error at each position of a panel, in the unit of the panel. Several lines give the largest error. Empty if the
+/// unit is not a time.
 pub(super) fn of_panel(digest: &Digest<'_>, curve: &CurveResult, place: usize) -> Vec<(f64, f64)> {
     let panel: &PanelResult = &curve.panels[place];
     let Some(unit) = seconds_of(&panel.metric, &panel.unit) else {
@@ -91,7 +93,8 @@ pub(super) fn of_panel(digest: &Digest<'_>, curve: &CurveResult, place: usize) -
     errors
 }
 
-/// A sentence with the largest error of a curve's cells, and with its largest share of a mean time of the same cell.
+/// A sentence with the largest error of a curve's cells. It also states the largest ratio of an error to a mean time of
+/// the same cell.
 pub(super) fn sentence(digest: &Digest<'_>, curve: &CurveResult) -> Markup {
     let mut worst = InstrumentError::default();
     let mut share: Option<f64> = None;

@@ -1,6 +1,6 @@
-//! Charts with a script: their data as JSON blocks in the page, the script, and the policy that allows only this script.
+//! Interactive charts: the script, its data as JSON blocks in the page, and the policy that allows only this script.
 //!
-//! The script enhances the page: without the script, every figure keeps its static SVG.
+//! The script is optional: without it, every figure is a static SVG.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,14 +13,14 @@ use crate::digest::Digest;
 use crate::statistics::Estimate;
 use crate::sweep::{CurveResult, Line, PanelResult};
 
-/// The chart library, and the text that its licence requires in each copy.
+/// The chart library, and its licence text, which each copy must contain.
 const LIBRARY: [&str; 2] = [
     include_str!("vendor/uplot/LICENSE"),
     include_str!("vendor/uplot/uPlot.iife.min.js"),
 ];
 /// The style sheet of the chart library.
 pub(super) const STYLE: &str = include_str!("vendor/uplot/uPlot.min.css");
-/// Scripts of this program, in order.
+/// The scripts of this program, in order.
 const SCRIPTS: [&str; 5] = [
     include_str!("script/charts.js"),
     include_str!("script/bars.js"),
@@ -31,7 +31,7 @@ const SCRIPTS: [&str; 5] = [
 /// The script of time-sequence graphs.
 const SEQUENCES: &str = include_str!("script/sequences.js");
 
-/// The script of a report, with its hash.
+/// The script of a report, from which the policy computes its hash.
 pub(super) struct Script {
     text: String,
 }
@@ -61,7 +61,7 @@ impl Script {
         )
     }
 
-    /// The script element, for the end of the page.
+    /// The script element, which is placed at the end of the page.
     pub(super) fn element(&self) -> Markup {
         html! { script { (PreEscaped(&self.text)) } }
     }
@@ -69,14 +69,14 @@ impl Script {
 
 /// A block of data for the script, inside its figure.
 pub(super) fn data(value: &Value) -> Markup {
-    // A text from the run must not end the element.
+    // Text from the run must not close the element.
     let text = value.to_string().replace('<', "\\u003c");
     html! { script.data type="application/json" { (PreEscaped(text)) } }
 }
 
-/// The panels of a curve. Each point is `[x, mean, low, high, n, cell]`, where `cell` is the identifier of the cell's row
-/// in the list of all cells. `errors` holds the instrument's error at each position of each panel, and `published` the
-/// published levels of the horizontal axis with their variants.
+/// The panels of a curve. Each point is `[x, mean, low, high, n, cell]`, where `cell` is the identifier of the cell's
+/// row in the list of all cells. `errors` contains the instrument's error at each position of each panel. `published`
+/// contains the published levels of the horizontal axis with their variants.
 pub(super) fn of_curve(
     digest: &Digest<'_>,
     curve: &CurveResult,
@@ -137,7 +137,7 @@ fn series(digest: &Digest<'_>, line: &Line, cells: Option<&LineCells<'_>>) -> Va
     json!({"name": line.series, "place": line.place, "points": points, "knee": knee, "fit": fit})
 }
 
-/// The value with seven significant digits, which is more than a chart can show.
+/// The value with seven significant digits, which exceeds the resolution of a chart.
 fn short(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(value)
 }
@@ -168,7 +168,7 @@ mod tests {
         let script = Script::new();
         assert!(!script.text.contains("</"), "an end tag in the script");
         assert!(!script.text.contains("<!--"));
-        // The licence is inside a comment.
+        // The licence must not close the comment that contains it.
         assert_eq!(LIBRARY[0].find("*/"), None);
         let block = data(&json!({"name": "</script><script>alert(1)</script>"})).into_string();
         assert_eq!(block.matches('<').count(), 2, "{block}");

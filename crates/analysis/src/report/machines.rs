@@ -1,4 +1,4 @@
-//! The machines of a merged run: their facts, and how much they differ.
+//! The machines of a merged run: their facts, and the differences between them.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
             p {
                 "The study was measured on several machines. Each machine measured whole replicates, so all cells of a replicate "
                 "have the same machine, and differences between machines cancel in comparisons. If machines differ in "
-                "a figure, its interval is that of their means."
+                "a figure, its interval is computed from their means."
             }
             @if !missing.is_empty() {
                 p.invalid {
@@ -31,7 +31,7 @@ pub(super) fn section(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// A row for each machine: its replicates, its time, and the facts in which the machines differ.
+/// One row for each machine: its replicates, its time, and the facts in which the machines differ.
 fn parts(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     let own: BTreeSet<&String> = info
@@ -84,12 +84,12 @@ fn parts(digest: &Digest<'_>) -> Markup {
     }
 }
 
-/// A row for each metric: the ratio of each machine to the mean of all machines.
+/// One row for each metric: the ratio of each machine to the mean of all machines.
 fn differences(digest: &Digest<'_>) -> Markup {
     let info = &digest.run.info;
     html! {
         @if !digest.machine_differences.is_empty() {
-            h3 { "How much the machines differ" }
+            h3 { "Differences between the machines" }
             p {
                 "Values of a machine divided by the mean of all machines: geometric means over the cells that every machine "
                 "measured. The last column is the standard deviation of replicates on one machine."

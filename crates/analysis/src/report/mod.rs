@@ -1,9 +1,8 @@
-//! The report: one HTML file that opens anywhere, offline, in light and dark mode, and prints.
+//! The report: one HTML file for any browser, without network access, in light and dark mode, and for print.
 //!
-//! The file contains everything that it needs, and its content security policy forbids all other resources. Its only
-//! outgoing links lead to the run's files, which are in the same folder. The report is complete without JavaScript:
-//! every chart is a static SVG. The script in the file (`live`) replaces these charts by charts that zoom and show
-//! values.
+//! The file contains all its resources, and its content security policy forbids all others. It links only to the run's
+//! files, which are in the same folder. The report is complete without JavaScript: every chart is a static SVG. The
+//! script in the file (`live`) replaces these charts by charts that zoom and show values.
 
 mod answer;
 mod cells;
@@ -35,9 +34,9 @@ use crate::Error;
 use crate::digest::Digest;
 use crate::{page, summary, sweep};
 
-/// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into the folder of a digest's run.
-/// `captures` reads the captures of replicates: time-sequence graphs, and the causes of the senders' pauses for
-/// waterfalls. `write` writes a file completely or not at all. Returns the path of the report.
+/// Writes `report.html`, `summary.json` and, if the study has curves, `curves.csv` into the run's folder. `captures`
+/// reads the captures of replicates, for time-sequence graphs and for the causes of gaps in waterfalls. `write`
+/// replaces a file atomically. Returns the path of the report.
 ///
 /// # Errors
 /// When a plot or the records of a replicate cannot be read, or a file cannot be written.
@@ -63,7 +62,7 @@ pub fn write_digest_with(
     Ok(path)
 }
 
-/// The whole page.
+/// Returns the whole page.
 ///
 /// # Errors
 /// When a plot or a record cannot be read.
@@ -116,7 +115,7 @@ fn sections(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Vec<Section>,
     let section = |id, title, body| Section { id, title, body };
     let study = digest.study;
     let mut sections = Vec::new();
-    // The published figures beside ours come first, then the evidence, then the facts about the run.
+    // The order of sections: our figures beside the published figures, then the evidence, then the facts about the run.
     if !study.figures.is_empty() {
         sections.push(section("figures", "At a glance", charts::headline(digest)));
     }
@@ -157,7 +156,7 @@ fn sections(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Vec<Section>,
         section("paths", "Paths", header::paths(digest)),
         section("eras", "Kernel settings of each era", cells::eras(digest)),
     ]);
-    // A run of only some of the cells may lack the data of a chart.
+    // A run with few cells may lack the data of a chart.
     sections.retain(|section| !section.body.0.is_empty());
     Ok(sections)
 }

@@ -1,4 +1,4 @@
-//! Time-sequence graphs of the connections in a capture: a static SVG, and data for the script that zooms.
+//! Time-sequence graphs of the connections in a capture: a static SVG, and data for the interactive graph.
 
 use maud::{Markup, PreEscaped, html};
 use serde_json::Value;
@@ -9,17 +9,17 @@ use crate::page;
 /// A graph of the connections of one capture.
 #[derive(Debug, Clone)]
 pub struct SequenceGraph {
-    /// The graph as a complete SVG document without scripts and identifiers.
+    /// The graph as a complete SVG document, without scripts and without identifiers.
     pub svg: String,
     /// The graph as data, in the form of `fathometer_packets::plot::data`.
     pub panels: Value,
     /// Number of points in the data.
     pub points: usize,
-    /// What the graph leaves out or merges, as sentences.
+    /// The data that the graph omits or merges, in sentences.
     pub notes: Vec<String>,
 }
 
-/// The figure of a graph. The SVG is inline, so it follows the page's colours.
+/// The figure of a graph. The SVG is inline, so the style of the page also applies to it.
 pub(super) fn figure(graph: &SequenceGraph) -> Markup {
     // Inside HTML, the SVG needs no namespace declaration.
     let svg = graph
@@ -34,7 +34,7 @@ pub(super) fn figure(graph: &SequenceGraph) -> Markup {
     }
 }
 
-/// How to read a graph.
+/// The explanation of the graph's symbols.
 pub(super) fn rules() -> Markup {
     html! {
         details {
@@ -52,8 +52,8 @@ pub(super) fn rules() -> Markup {
     }
 }
 
-/// The page of a capture: its graph and its packet accounting. `name` is the file, and `table` the accounting as
-/// text.
+/// Returns the page of a capture: its graph and its packet accounting. `name` is the file, and `table` the accounting
+/// as text.
 pub fn capture_page(name: &str, table: &str, graph: &SequenceGraph) -> String {
     let script = Script::of_sequences();
     let body = html! {

@@ -1,4 +1,4 @@
-//! Bars of several parts that add up to a figure, with one panel for each section of a table.
+//! Stacked bars: their parts add up to a figure. Each section of a table has one panel.
 
 use fathometer_model::digits::trimmed;
 use maud::{Markup, html};
@@ -18,7 +18,7 @@ const ROW_GAP: f64 = 10.0;
 /// The number of styles of parts; further parts repeat the styles in order.
 const LOOKS: usize = 6;
 
-/// One chart; `None` when none of its tables was measured.
+/// One chart; `None` if none of its tables was measured.
 pub(super) fn chart(digest: &Digest<'_>, figure: &Figure) -> Option<Markup> {
     let tables: Vec<&TableResult> = figure
         .tables
@@ -143,8 +143,8 @@ fn value(
     }
 }
 
-/// The scale from zero to the largest bar of a section, plus room for its digits. Each section has its own
-/// scale, so that the parts are also visible for small loads.
+/// The scale from zero to the largest bar of a section, plus space for its digits. Each section has its own scale, so
+/// that the parts are visible even at low load.
 fn scale(figure: &Figure, tables: &[&TableResult], section: &str, left: f64) -> Scale {
     let largest = tables
         .iter()

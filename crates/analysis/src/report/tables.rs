@@ -1,4 +1,4 @@
-//! Tables as HTML: our figures with the interval, other servers, the paper's figures with the ratio.
+//! Tables as HTML: our figures with the interval, figures of other servers, and the paper's figures with the ratio.
 
 use fathometer_model::digits::significant;
 use maud::{Markup, html};
@@ -7,17 +7,17 @@ use super::evidence;
 use crate::digest::Digest;
 use crate::tables::{Column, Datum, Measured, RowResult, TableResult};
 
-/// The paper's tables, and a note on those that the study does not have.
+/// The paper's tables, and a note on tables that the study does not have.
 pub(super) fn of_the_paper(digest: &Digest<'_>) -> Markup {
     html! {
         @if !digest.study.layouts.is_empty() { p.lead {
             @if !digest.study.about.columns.is_empty() { (digest.study.about.columns) ". " }
             @if let Some(covered) = digest.coverage_of_tables() {
                 "Our figures are followed by the longer half of the interval, which covers " (covered)
-                ", if it is visible in the digits. "
+                ", unless all its shown digits are zero. "
             }
             "The paper's figures are followed by the ratio of ours to the paper's. Figures of the paper marked "
-            span.derived { "~" } " are derived from what it prints. Rows in italics are not in the paper."
+            span.derived { "~" } " are derived from its printed figures. Rows in italics are not in the paper."
             @if digest.study.layouts.iter().any(|layout| layout.relative_to.is_some()) {
                 " In a table with rel., each row is divided by the row that the table names: our figures by ours, the "
                 "paper's by the paper's. These ratios can be compared; they are followed by our ratio divided by the paper's. "
@@ -27,7 +27,7 @@ pub(super) fn of_the_paper(digest: &Digest<'_>) -> Markup {
         (tables(digest, true))
         @let missing = missing(digest);
         @if !missing.is_empty() {
-            h3 { "Tables of the paper that are not here" }
+            h3 { "Tables of the paper that this study does not have" }
             ul {
                 @for (id, reason) in missing {
                     li { strong { (id) } ": " (reason) }
@@ -135,8 +135,8 @@ fn one(digest: &Digest<'_>, table: &TableResult, index: usize, era: usize) -> Ma
     }
 }
 
-/// Widths in percent, the same for all tables of the same shape, so that the figures of several eras and
-/// servers are aligned on the page.
+/// Column widths in percent. They are the same for all tables of the same shape, so that the figures of several eras
+/// and servers are aligned on the page.
 struct Widths {
     table: String,
     label: String,
@@ -152,7 +152,7 @@ impl Widths {
         const WIDEST: f64 = 11.0;
         let metrics = (table.groups.len() * table.columns.len()) as f64;
         let each = ((100.0 - LABEL - KIND) / metrics).min(WIDEST);
-        // If there are many columns, they are narrow and hold short figures.
+        // A table with many columns has narrow columns with short figures.
         let share = if table.columns.len() > 4 { 0.52 } else { 0.57 };
         let whole = LABEL + KIND + each * metrics;
         let percent = |width: f64| format!("width:{:.2}%", 100.0 * width / whole);
@@ -277,7 +277,7 @@ fn ours(column: &Column, measured: &Measured) -> (Markup, Markup) {
     }
 }
 
-/// A ratio to the table's reference row has three significant digits, whatever the format of its column.
+/// The ratio to the table's reference row, with three significant digits in every column.
 fn relative(datum: &Datum) -> (Markup, Markup) {
     let Some(ratio) = datum.relative.and_then(|relative| relative.ours) else {
         return (html! {}, html! {});

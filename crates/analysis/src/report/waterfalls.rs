@@ -1,4 +1,4 @@
-//! Page waterfalls: every exchange of a replicate as a bar of causes, and the time of the page by cause.
+//! Page waterfalls: every exchange of a replicate as a bar with its causes, and the time of the page by cause.
 
 use std::time::Duration;
 
@@ -21,23 +21,23 @@ const LABELS: f64 = 230.0;
 const WIDTH: f64 = 620.0;
 const ROW: f64 = 11.0;
 const TOP: f64 = 18.0;
-/// The largest number of bars in all waterfalls of a report; for later waterfalls, only the sums are shown.
+/// The largest number of bars in all waterfalls of a report. Waterfalls beyond it show only the sums.
 const MOST_BARS: usize = 1500;
 
-/// The largest number of points in all time-sequence graphs of a report; later graphs are left out.
+/// The largest number of points in all time-sequence graphs of a report. Graphs beyond it are left out.
 const MOST_POINTS: usize = 300_000;
 
 /// The content of a replicate's capture at the server's end of the path.
 #[derive(Debug, Clone)]
 pub struct Captured {
-    /// What the servers sent, in the order in which their connections were opened. Times count from the first packet at
-    /// any tap, which the client sends when it opens the first connection.
+    /// The segments that the servers sent, in the order in which their connections were opened. Times count from the
+    /// first packet at any tap: the client sends it to open the first connection.
     pub senders: Vec<Sender>,
-    /// The connections as a time-sequence graph; `None` when there is no TCP connection.
+    /// The connections as a time-sequence graph; `None` without a TCP connection.
     pub graph: Option<SequenceGraph>,
 }
 
-/// Reads the capture in a replicate's folder; `None` if there is no readable capture.
+/// Reads the capture in a replicate's folder; `None` without a readable capture.
 pub type Captures<'a> = &'a dyn Fn(&std::path::Path) -> Option<Captured>;
 
 /// The remaining numbers of bars and points that a report may contain.
@@ -48,7 +48,7 @@ struct Room {
     graphs_left_out: usize,
 }
 
-/// The section; empty when no replicate recorded its exchanges.
+/// The section; empty if no replicate recorded its exchanges.
 ///
 /// # Errors
 /// When the records of a replicate cannot be read.
@@ -70,10 +70,10 @@ pub(super) fn section(digest: &Digest<'_>, captures: Captures<'_>) -> Result<Mar
         .collect();
     Ok(html! {
         p.lead {
-            "The first valid replicate of each cell that kept its exchanges. A bar is an exchange from the moment the "
+            "The first valid replicate of each cell that recorded its exchanges. A bar is an exchange from the moment the "
             "client needed the file to its last byte; its colours are the causes of its waiting. The time of the page "
             "counts each instant once: as transfer when any byte arrives, otherwise by the cause of the exchange that "
-            "was planned first. Where the run kept a capture, the packets of the same replicate follow as a "
+            "was planned earliest among those in progress. If the run has a capture of the replicate, its packets follow as a "
             "time-sequence graph, recorded at the server's end of the path."
         }
         (legend())
@@ -106,7 +106,7 @@ fn legend() -> Markup {
     }
 }
 
-/// The rules that `crate::waterfall` applies.
+/// The explanation of the rules in `crate::waterfall`.
 fn rules() -> Markup {
     html! {
         details {
@@ -117,10 +117,10 @@ fn rules() -> Markup {
                 dt { "Head of line" } dd { "Another response on the same connection is outstanding before the request is sent, or arrives before this response." }
                 dt { "Server" } dd { "The first byte arrives later than one round trip, although the path dropped nothing and no other connection was receiving; or, in the capture, the sender had room in both windows but sent nothing." }
                 dt { "Congestion window" } dd { "In the capture, a pause longer than half a round trip that an acknowledgement ended, with room in the receiver's window." }
-                dt { "Flow control" } dd { "The same pause, but without room for a full segment in the receiver's window; or the server had used up an HTTP/2 or HTTP/3 window (of the stream or of the connection), until one round trip after the client granted more." }
+                dt { "Flow control" } dd { "A pause as for the congestion window, but without room for a full segment in the receiver's window; or the server had used up an HTTP/2 or HTTP/3 window (of the stream or of the connection), until one round trip after the client granted more." }
                 dt { "Loss" } dd { "A pause of the sender that ended with a retransmitted segment." }
                 dt { "Transfer" } dd { "Bytes arrive." }
-                dt { "Unknown" } dd { "The records do not determine the cause. Without a capture, this is the time beyond what the bytes of a response need at the path's rate." }
+                dt { "Unknown" } dd { "The records do not determine the cause. Without a capture, it is the time that exceeds the transmission time of the response at the path's rate." }
             }
         }
     }
@@ -157,7 +157,7 @@ fn one(
         fits
     });
     let gaps = path.round_trip_ns.zip(opened).and_then(|(trip, opened)| {
-        // A capture with other connections than the records cannot be matched with them.
+        // If the capture contains a different set of connections than the records, the two cannot be matched.
         let senders = senders.filter(|senders| senders.len() == connections.len())?;
         let mut in_order: Vec<_> = connections.iter().collect();
         in_order.sort_by_key(|c| (c.opened, c.connection));
@@ -254,13 +254,13 @@ fn drawing(retrieval: &Retrieval<'_>, bars: &[Vec<Segment>]) -> Markup {
     }
 }
 
-/// The time at which a segment that the server sends at `at` reaches the client. The capture's time begins when the
-/// client opens the first connection, and the segment needs half a round trip.
+/// The time at which the client receives a segment that the server sends at `at`. Capture times count from the first
+/// connection attempt of the client, and the segment needs half a round trip.
 fn at_client(at: Instant, opened: Instant, round_trip_ns: u64) -> Instant {
     Instant::from_nanos(opened.as_nanos() + at.as_nanos() + round_trip_ns / 2)
 }
 
-/// The end of a long target, because targets differ more at the end than at the beginning.
+/// The end of a long target, because the ends of targets differ more than their starts.
 fn shortened(target: &str) -> String {
     const LONGEST: usize = 30;
     let count = target.chars().count();
@@ -287,7 +287,7 @@ fn class(cause: Cause) -> &'static str {
     }
 }
 
-/// The parts of a path profile that a waterfall needs.
+/// The parts of a path profile that waterfalls use.
 #[derive(Debug, Default, Deserialize)]
 struct Profile {
     #[serde(default)]
@@ -356,7 +356,8 @@ mod tests {
     #[test]
     fn a_segment_of_the_server_reaches_the_client_half_a_round_trip_later() {
         let millis = |ms: u64| Instant::from_nanos(ms * 1_000_000);
-        // The SYN leaves at 10 ms of the replicate's time, which is 0 in the capture. The server answers it 45 ms later.
+        // The SYN leaves at 10 ms of the replicate's time, which is time 0 of the capture. The server answers after 45
+        // ms.
         assert_eq!(at_client(millis(45), millis(10), 90_000_000), millis(100));
     }
 

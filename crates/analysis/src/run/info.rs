@@ -17,20 +17,20 @@ pub struct RunInfo {
     pub study: String,
     /// The study's title.
     pub title: String,
-    /// How much of the study the run measures.
+    /// The part of the study that the run measures.
     pub mode: Mode,
     /// The command line, program first.
     pub command: Vec<String>,
-    /// The program's version.
+    /// The version of the program.
     pub version: String,
-    /// The build of the program; absent in runs of versions that did not record it.
+    /// The build of the program; absent in runs of versions that do not record it.
     #[serde(default)]
     pub build: Option<Build>,
     /// The SHA-256 of each of the study's files, by name: `study.toml` and the files of its claims.
     #[serde(default)]
     pub study_files: BTreeMap<String, String>,
-    /// Other inputs that the cells name, each with the SHA-256 of its file or, for a program, its version:
-    /// `path lan`, `server nginx/server.toml`, `program nginx`, `workload log:access.log`.
+    /// Other inputs that the cells name, each with the SHA-256 of its file. For a program it is the version: `path
+    /// lan`, `server nginx/server.toml`, `program nginx`, `workload log:access.log`.
     #[serde(default)]
     pub data: BTreeMap<String, String>,
     /// Facts about the machine: `cpu`, `cores`, `memory`, `kernel`, `os`, and others if available.
@@ -45,7 +45,7 @@ pub struct RunInfo {
     /// The planned number of replicates of all cells; absent in runs that did not record it.
     #[serde(default)]
     pub replicates_planned: Option<u64>,
-    /// The TCP profiles, and which of their settings the kernel applied.
+    /// The TCP profiles, with the settings that the kernel applied and those that it cannot apply.
     #[serde(default)]
     pub eras: Vec<EraInfo>,
     /// The path profiles.
@@ -60,13 +60,13 @@ pub struct RunInfo {
     /// Cells of the study that the run does not measure.
     #[serde(default)]
     pub left_out: Vec<LeftOut>,
-    /// How the number of replicates depends on the verdicts; absent when it is fixed.
+    /// The rule that adds replicates while verdicts are undecided; absent if the number of replicates is fixed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopping: Option<Stopping>,
     /// This machine's share of a study that several machines measure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<StudyShare>,
-    /// The machines that measured a merged run, by rank; `machine` then has the facts that all of them have in common.
+    /// The machines that measured a merged run, by rank. `machine` then contains the facts on which they agree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub machines: Vec<MeasuringMachine>,
 }
@@ -74,16 +74,16 @@ pub struct RunInfo {
 /// The design of a run that adds replicates to cells while verdicts or figures are undecided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Stopping {
-    /// The required precision of figures in tables: the longest allowed half of an interval, as a share of the figure.
-    /// Absent if only verdicts count.
+    /// The required precision of figures in tables: the longest allowed half length of an interval, as a share of the
+    /// figure. Absent if only verdicts count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precision_share: Option<f64>,
-    /// The numbers of replicates of a cell after which the verdicts are evaluated, in ascending order; there is at
-    /// least one.
+    /// The planned looks: numbers of replicates of a cell after which the verdicts are evaluated, in ascending order;
+    /// at least one.
     pub looks: Vec<u32>,
     /// The look that the run has reached, from 0.
     pub look: usize,
-    /// The number of replicates of each cell up to that look, by the cell's folder.
+    /// The number of replicates of each cell up to the current look, by the cell's folder.
     pub replicates: BTreeMap<String, u32>,
     /// The reason why the run ended; absent while the run is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ pub struct Stopping {
 }
 
 impl Stopping {
-    /// The number of replicates with its reason, and how the intervals take the looks into account.
+    /// States the number of replicates, the reason for it, and the correction of the intervals for several looks.
     pub fn sentence(&self) -> String {
         let why = match &self.ended {
             Some(reason) => format!("the run ended because {reason}"),
@@ -107,7 +107,7 @@ impl Stopping {
         )
     }
 
-    /// The level of the intervals at the look that the run has reached. All looks together have [`LEVEL`].
+    /// The level of the intervals at the current look. [`LEVEL`] is the joint level of all looks.
     pub fn level(&self) -> f64 {
         let last = self.looks.len().saturating_sub(1);
         match self.looks.is_empty() {
@@ -128,7 +128,7 @@ pub struct Build {
     /// Whether the sources had uncommitted changes, if known.
     #[serde(default)]
     pub modified: Option<bool>,
-    /// The SHA-256 of the program's file; empty when it could not be read.
+    /// The SHA-256 of the program's file; empty if the file could not be read.
     pub sha256: String,
 }
 
@@ -162,24 +162,24 @@ pub struct LeftOut {
 }
 
 impl RunInfo {
-    /// The method of the intervals: all looks of the run together have the stated level, whenever the run ended.
+    /// The method of the intervals. The stated level is the joint level of all looks, wherever the run ends.
     pub fn intervals(&self) -> Intervals {
         Intervals {
             level: self.stopping.as_ref().map_or(LEVEL, Stopping::level),
         }
     }
 
-    /// The format that this version writes, which is also the newest that it reads.
+    /// The newest format that this version reads, and the format that it writes.
     pub const FORMAT: u32 = 1;
 }
 
-/// How much of a study a run measures.
+/// The part of a study that a run measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Every cell once or twice.
+    /// Every cell, with one or two replicates.
     Quick,
-    /// The study's own repetitions.
+    /// Every cell, with the replicates that the study states.
     Full,
     /// The run that the study's file defines for publication.
     Published,
@@ -196,7 +196,7 @@ impl Mode {
     }
 }
 
-/// A TCP profile as it was applied.
+/// A TCP profile, and the result of applying it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EraInfo {
     /// The level of the factor `era`, as in `1997`.
@@ -220,7 +220,7 @@ pub struct Setting {
     pub wanted: String,
     /// Whether the kernel applied it.
     pub state: SettingState,
-    /// Why the setting was not applied, or the behaviour of the kernel instead.
+    /// The reason why the setting was not applied, or the kernel's behaviour instead.
     #[serde(default)]
     pub detail: Option<String>,
 }
@@ -229,7 +229,7 @@ pub struct Setting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingState {
-    /// The setting was set, and read back.
+    /// The setting was written and read back.
     Applied,
     /// This kernel cannot apply the setting.
     Impossible,
@@ -240,7 +240,7 @@ pub enum SettingState {
 pub struct PathInfo {
     /// The level of the factor `path`, as in `ppp`.
     pub name: String,
-    /// The profile's own text.
+    /// The text of the profile.
     pub profile: String,
 }
 
@@ -249,7 +249,7 @@ pub struct PathInfo {
 pub struct ServerInfo {
     /// The level of the factor `server`, as in `httpd`.
     pub name: String,
-    /// The version of the server, as the server reports it.
+    /// The version that the server reports.
     pub version: String,
     /// What the server represents, one sentence.
     #[serde(default)]

@@ -1,13 +1,13 @@
 //! A run as stored in its folder: the facts about the run, and every replicate.
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `run.json` | [`RunInfo`] |
-//! | `replicates.ndjson` | one [`ReplicateRecord`] per line, in the order in which they ended. If several machines share a study, the member `machine` is the rank. A merged run has the records of rank 0 first |
+//! | `replicates.ndjson` | one [`ReplicateRecord`] per line, in the order in which the replicates ended. If several machines share a study, the member `machine` is the rank, and a merged run has the records of rank 0 first |
 //! | `plots.json` | optional: a list of [`Plot`]s, SVG files of the same folder |
 //! | each record's `folder` | `capture.pcapng` (the client's tap; in runs of older versions all taps), `taps.pcapng` (all taps), `exchanges.ndjson`, `connections.ndjson` of that replicate |
 //!
-//! A run that was killed is read like any other run: a truncated last line is left out, with a warning.
+//! A run that was killed can be read too: a truncated last line is left out, with a warning.
 
 mod info;
 mod reading;
@@ -35,7 +35,7 @@ pub use sweep_loads::{BATCH, USERS};
 pub struct Plot {
     /// The heading of the plot.
     pub title: String,
-    /// What the plot shows.
+    /// A description of the plot.
     pub caption: String,
     /// The SVG file, relative to the run's folder and inside it.
     pub file: String,
@@ -58,7 +58,7 @@ pub struct Cell {
 pub enum CellState {
     /// Every replicate is valid.
     Valid,
-    /// Some replicates are valid, and the cell's figures come only from these.
+    /// Some replicates are valid. The figures of the cell come only from these.
     PartlyValid,
     /// No replicate is valid, so the cell has no figures.
     Invalid,
@@ -98,7 +98,7 @@ impl Cell {
     }
 }
 
-/// A complete run, as read from its folder.
+/// A run that was read from its folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// The folder of the run.
@@ -121,7 +121,7 @@ impl Run {
     /// Reads a run's folder.
     ///
     /// # Errors
-    /// When `run.json` is missing or not readable, or when a line is not a record, unless it is a truncated last line.
+    /// When `run.json` is missing or not readable, or when a line is not a record. A truncated last line is no error.
     pub fn load(folder: &Path) -> Result<Run, Error> {
         let path = folder.join("run.json");
         let text = read(&path)?;
@@ -159,10 +159,10 @@ impl Run {
         })
     }
 
-    /// Reads every record of a run's folder in the order of the file, including earlier attempts at a replicate.
+    /// Reads every record of a run's folder in the order of the file. Earlier attempts at a replicate are included.
     ///
     /// # Errors
-    /// When a line is not a record, unless it is a truncated last line.
+    /// When a line is not a record. A truncated last line is no error.
     pub fn records(folder: &Path) -> Result<Vec<ReplicateRecord>, Error> {
         let path = folder.join("replicates.ndjson");
         match path.exists() {
@@ -171,14 +171,15 @@ impl Run {
         }
     }
 
-    /// All replicates, each with its last attempt. A replicate of a sweep appears once, with one of its loads.
+    /// All replicates, each with its last attempt. A replicate of a sweep occurs once, with one of its loads.
     pub fn replicates(&self) -> impl Iterator<Item = &ReplicateRecord> {
         let mut known = BTreeSet::new();
         let all = self.cells.iter().flat_map(|cell| &cell.replicates);
         all.filter(move |record| !self.has_sweeps || known.insert(record.folder.as_str()))
     }
 
-    /// The levels with which a cell was planned. For a load of a sweep, these do not include the number of users.
+    /// The levels of the planned cell. In a sweep they do not include the number of users, because one planned cell has
+    /// all loads.
     pub fn planned(&self, cell: &Cell) -> CellKey {
         match self.has_sweeps {
             true => without(&cell.key, USERS),
@@ -186,7 +187,8 @@ impl Run {
         }
     }
 
-    /// The name of a cell: the levels of the factors that vary in its block. Common factors, such as the policy, come first.
+    /// The name of a cell: the levels of the factors that vary in its block. Common factors, such as the policy, come
+    /// first.
     pub fn name(&self, cell: &Cell) -> String {
         let others = self.cells.iter().map(|cell| (&cell.block, &cell.key));
         name_among(&others, &cell.block, &cell.key)
@@ -200,7 +202,7 @@ impl Run {
         name_among(&others, &cell.block, &without(&cell.key, factor))
     }
 
-    /// Cells that are not measured, grouped by reason. Each cell is given by its block and name.
+    /// Cells that are not measured, grouped by reason. Each cell is described by its block and name.
     pub fn left_out(&self) -> Vec<(&str, Vec<String>)> {
         let measured = self.cells.iter().map(|cell| (&cell.block, &cell.key));
         let others = measured.chain(
@@ -227,7 +229,7 @@ impl Run {
         by_reason
     }
 
-    /// The levels of a factor that occur in cells. Levels that `run.json` lists come first, in its order.
+    /// The levels of a factor that occur in cells. Levels in `run.json` come first, in the order of that file.
     pub fn levels(&self, factor: &str) -> Vec<String> {
         let listed: Vec<&str> = match factor {
             "era" => self.info.eras.iter().map(|e| e.name.as_str()).collect(),

@@ -17,7 +17,7 @@ pub(crate) fn stays_inside(path: &Path) -> bool {
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
 }
 
-/// Reads a text. If the file ends inside a character, the text ends before that character.
+/// Reads a text file. If the file ends inside a character, the incomplete character is left out.
 pub(crate) fn read(path: &Path) -> Result<String, Error> {
     match fs::read(path) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
@@ -76,8 +76,8 @@ pub(super) fn replicates(
     Ok(records)
 }
 
-/// Number of replicates that have an earlier, invalid record. Warns of every repeated replicate. `records` are those of
-/// the file: a replicate of a sweep is one record, whatever its number of loads.
+/// Returns the number of replicates with an earlier, invalid record, and adds a warning for every repeated replicate.
+/// `records` are the records of the file: a replicate of a sweep is one record with all its loads.
 pub(super) fn repeated(records: &[ReplicateRecord], warnings: &mut Vec<String>) -> usize {
     let mut last: BTreeMap<(&str, &CellKey, u32), bool> = BTreeMap::new();
     let mut repeated = BTreeSet::new();
@@ -98,13 +98,13 @@ pub(super) fn repeated(records: &[ReplicateRecord], warnings: &mut Vec<String>) 
     }
     if times > 0 {
         warnings.push(format!(
-            "{times} times an INVALID replicate was repeated; the last attempt counts"
+            "INVALID replicates were repeated {times} times in total; the last attempt counts"
         ));
     }
     repeated.len()
 }
 
-/// The cells of these records; of a replicate with several records, the last one counts.
+/// Groups records by cell. Of several records of a replicate, the last one counts.
 pub(super) fn cells(records: Vec<ReplicateRecord>) -> Vec<Cell> {
     let mut cells: BTreeMap<(String, CellKey), BTreeMap<u32, ReplicateRecord>> = BTreeMap::new();
     for record in records {
@@ -130,7 +130,7 @@ pub(super) fn cells(records: Vec<ReplicateRecord>) -> Vec<Cell> {
     cells
 }
 
-/// Orders two cells by their levels: 2 clients before 10, and numbers before words.
+/// Orders two cells by their levels: 2 clients before 10 clients, and numbers before words.
 fn by_levels(a: &CellKey, b: &CellKey) -> Ordering {
     let place = |level: &str| level.parse().unwrap_or(f64::INFINITY);
     let pairs = a.0.iter().zip(&b.0);
@@ -187,7 +187,7 @@ mod tests {
         ];
         let mut warnings = Vec::new();
         assert_eq!(repeated(&records, &mut warnings), 1);
-        let expected = "2 times an INVALID replicate was repeated; the last attempt counts";
+        let expected = "INVALID replicates were repeated 2 times in total; the last attempt counts";
         assert_eq!(warnings, [expected]);
     }
 }

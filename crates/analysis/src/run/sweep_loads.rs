@@ -1,9 +1,9 @@
 //! The loads of sweep studies as cells.
 //!
-//! A replicate of a sweep study applies several numbers of users in turn. Its record contains the figures of each load under
-//! names that end in the number of users, as in `exchanges_per_s_of_8_users`. This module splits the record into records of
-//! cells with the factor `clients`, as in a load study. Batches, as in `exchanges_per_s_of_batches_of_64`, have the level
-//! `batch-64` of that factor.
+//! A replicate of a sweep study applies one number of users after the other. Its record has the figures of all loads:
+//! the name of a metric ends in the number of users, as in `exchanges_per_s_of_8_users`. This module splits the record
+//! into one record for each cell, with the factor `clients`, as in a load study. Batches, as in
+//! `exchanges_per_s_of_batches_of_64`, have the level `batch-64` of this factor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ impl Load {
 
 /// Splits records into one record for each load of a sweep, and returns whether there are sweeps.
 pub(crate) fn by_load(records: Vec<ReplicateRecord>) -> (Vec<ReplicateRecord>, bool) {
-    // All numbers of users of a cell, because a failed replicate has no figures.
+    // The numbers of users are collected over the whole cell, because a failed replicate has no figures.
     let mut loads: BTreeMap<CellOf<'_>, BTreeSet<Load>> = BTreeMap::new();
     for record in &records {
         let of_record = record.metrics.keys().filter_map(|name| of_load(name));
@@ -77,7 +77,7 @@ fn record_of(record: &ReplicateRecord, load: Load) -> ReplicateRecord {
     }
 }
 
-/// The metric and the load of a name: `exchanges_per_s` and 8 users for `exchanges_per_s_of_8_users`.
+/// Splits the name of a metric into metric and load: `exchanges_per_s_of_8_users` is `exchanges_per_s` with 8 users.
 fn of_load(name: &str) -> Option<(&str, Load)> {
     if let Some((name, size)) = name.rsplit_once("_of_batches_of_") {
         return Some((name, Load::Batches(size.parse().ok()?)));

@@ -1,6 +1,6 @@
 //! The basis of an interval over replicates: an estimate, its standard error, and the degrees of freedom of that error.
-//! They determine the interval at any level, the level at which a verdict still stands, and the number of replicates
-//! that would decide.
+//! These values determine the interval at any level, the p-value of a verdict, and the number of replicates that would
+//! decide.
 
 use super::distributions::{normal_cdf, normal_quantile, student_t_cdf, student_t_quantile};
 use super::{Estimate, Interval};
@@ -9,7 +9,7 @@ use super::{Estimate, Interval};
 ///
 /// Equal readings still have an error. A reading differs from the value by up to half the resolution, with a standard
 /// deviation of the resolution divided by the square root of 12 (JCGM 100:2008, "Guide to the expression of
-/// uncertainty in measurement", F.2.2.1). No interval is narrower than the interval of this deviation.
+/// uncertainty in measurement", F.2.2.1). This deviation sets the minimum length of an interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Resolution {
     /// The resolution in the unit of the value.
@@ -19,7 +19,7 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// The standard deviation of readings near `value` that the resolution alone causes.
+    /// The standard deviation of readings near `value` that is due to the resolution.
     pub fn deviation(self, value: f64) -> f64 {
         self.absolute.max(self.relative * value.abs()) / 12f64.sqrt()
     }
@@ -28,25 +28,25 @@ impl Resolution {
 /// An estimate on the scale on which its error is symmetric.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Basis {
-    /// Number of replicates; for unpaired sides, the number of the smaller side.
+    /// Number of replicates; for unpaired sides, the smaller number.
     pub n: usize,
-    /// The estimate; its logarithm if `logarithmic`.
+    /// The estimate, or its logarithm if `logarithmic`.
     pub centre: f64,
     /// The standard error, on the same scale.
     pub error: f64,
     /// Degrees of freedom of the standard error.
     pub freedom: f64,
-    /// The part of the error that comes from the resolution of the instrument. More replicates do not reduce it.
+    /// The part of the error that is due to the resolution of the instrument. More replicates do not reduce it.
     pub floor: f64,
-    /// The number of machines, if the sample is the machines' means. `None` if the sample is the replicates, because the
-    /// machines agree or there is only one.
+    /// The number of machines, if the sample is the machines' means. `None` if the sample is the replicates, because
+    /// the machines agree or there is only one machine.
     pub machines: Option<usize>,
-    /// How far below and above the estimate the true value may certainly lie, on the same scale: a knee lies between its
-    /// level and the previous level.
+    /// The largest possible distance of the true value below and above the estimate, on the same scale. For example,
+    /// the true knee lies between the knee's level and the previous level.
     pub slack: (f64, f64),
     /// Whether the scale is the natural logarithm.
     pub logarithmic: bool,
-    /// The range of possible values; an interval is cut to this range.
+    /// The range of possible values, to which an interval is cut.
     pub range: Interval,
 }
 
@@ -84,8 +84,8 @@ impl Basis {
         }
     }
 
-    /// The p-value of the hypothesis that `value` is the true value, two-sided: the largest probability of error at
-    /// which the interval still excludes `value`.
+    /// The two-sided p-value of the hypothesis that `value` is the true value. It is the smallest probability of error
+    /// at which the interval excludes `value`.
     pub fn p_value(&self, value: f64) -> f64 {
         let Some(distance) = self.distance(value) else {
             return 0.0;
@@ -104,8 +104,8 @@ impl Basis {
         student.max(resolved)
     }
 
-    /// About how many replicates are needed until the interval excludes `value`, if the estimate and the spread of the
-    /// replicates stay the same. `None` if no number is sufficient.
+    /// The approximate number of replicates for which the interval excludes `value`, if the estimate and the spread of
+    /// the replicates do not change. `None` if no number is sufficient.
     pub fn replicates_to_exclude(&self, value: f64, level: f64) -> Option<u64> {
         const MOST: u64 = 1_000_000;
         let outer = 0.5 * (1.0 - level);
@@ -138,7 +138,7 @@ impl Basis {
         Some(high)
     }
 
-    /// The distance of a value from the estimate; `None` if the value is not on the scale, and so infinitely far away.
+    /// The distance of a value from the estimate; `None` if a logarithm of the value does not exist.
     fn distance(&self, value: f64) -> Option<f64> {
         let value = match self.logarithmic {
             true if value <= 0.0 => return None,

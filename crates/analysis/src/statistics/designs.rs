@@ -1,6 +1,5 @@
-//! Simulation of whole designs: a fixed number of replicates, and stopping at planned looks. Samples are drawn with
-//! a planted effect. The simulation counts the designs that find the effect, and those that find an effect although
-//! there is none.
+//! Simulation of whole designs: a fixed number of replicates, and stopping at planned looks. Samples have a planted
+//! effect. The simulation estimates the power (trials that find the effect) and the rate of wrong verdicts.
 //!
 //! A design compares two cells with paired replicates, and decides when the interval of their ratio excludes 1.
 
@@ -13,17 +12,16 @@ use super::{Intervals, LEVEL, Looks, Resolution, Sides, adjusted};
 /// The planted effects: the ratio of the two cells minus 1.
 pub const EFFECTS: [f64; 5] = [0.0, 0.01, 0.02, 0.05, 0.1];
 
-/// The largest number of replicates of a design that stops.
+/// The largest number of replicates of a design with planned looks.
 pub const MOST: u32 = 36;
 
-/// The number of claims of the simulated ledger; the five papers have as many.
+/// The number of claims of the simulated ledger, which is the number of claims of the five papers.
 pub const CLAIMS: usize = 69;
 
 /// Replicates of each claim of the simulated ledger.
 const REPLICATES_OF_A_CLAIM: usize = 5;
 
-/// The relative standard deviation of a value. Near-constant counts have another standard deviation
-/// ([`Noise`]).
+/// The relative standard deviation of a value. Near-constant counts have a different one ([`Noise`]).
 const NOISE: f64 = 0.02;
 
 /// Distributions of replicates.
@@ -61,7 +59,7 @@ impl Noise {
         }
     }
 
-    /// The values of one cell around `centre`.
+    /// A sample of one cell around `centre`.
     fn sample(self, draws: Seed, n: u32, centre: f64) -> Vec<f64> {
         let value = |i: u64| match self {
             Noise::Normal => centre * (NOISE * normal(draws, i)).exp(),
@@ -75,26 +73,26 @@ impl Noise {
     }
 }
 
-/// A standard normal draw, by Box and Muller.
+/// A standard normal random number, by the Box-Muller transform.
 pub(super) fn normal(draws: Seed, i: u64) -> f64 {
     let radius = (-2.0 * (1.0 - draws.uniform(2 * i)).ln()).sqrt();
     radius * (std::f64::consts::TAU * draws.uniform(2 * i + 1)).cos()
 }
 
-/// The time at which a design decides.
+/// The stopping rule of a design.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Design {
     /// After this number of replicates.
     Fixed(u32),
-    /// At the first of the planned looks whose interval excludes 1, each at its own level.
+    /// At the first planned look whose interval excludes 1. Each look has its own level.
     Planned,
-    /// As `Planned`, but each look at 95 %: not used by this program, simulated for comparison.
+    /// As `Planned`, but each look at 95 %. This program does not use this design; it is simulated for comparison.
     Uncorrected,
 }
 
 impl Design {
-    /// All designs that are simulated.
+    /// All simulated designs.
     pub const ALL: [Design; 5] = [
         Design::Fixed(5),
         Design::Fixed(12),
@@ -112,7 +110,7 @@ impl Design {
         }
     }
 
-    /// The looks of the design: the number of replicates, and the allowed error.
+    /// The looks of the design: the number of replicates, and the error probability of the look.
     fn looks(self) -> Vec<(usize, f64)> {
         let looks = Looks::up_to(MOST);
         let after = looks.after().iter();
@@ -126,8 +124,8 @@ impl Design {
         }
     }
 
-    /// The stated power for normal replicates. It is exact for a fixed number. For planned looks it is the power of
-    /// the best single look, a lower bound for the whole design. `None` if no power is stated.
+    /// The theoretical power for normal replicates. It is exact for a fixed number of replicates. For planned looks it
+    /// is the power of the best single look, which is a lower bound for the whole design. `None` if no power is stated.
     pub fn stated_power(self, noise: Noise, effect: f64) -> Option<f64> {
         if noise != Noise::Normal || self == Design::Uncorrected || effect == 0.0 {
             return None;
@@ -141,8 +139,8 @@ impl Design {
     }
 }
 
-/// The probability that the interval of the mean of `n` normal values lies above 0, if the true mean is `shift`
-/// standard deviations. It is the tail of the noncentral t distribution, integrated over the sample's standard
+/// The probability that the interval of the mean of `n` normal values lies above 0. The true mean is `shift` standard
+/// deviations. The probability is the tail of the noncentral t distribution, integrated over the sample's standard
 /// deviation (Johnson and Kotz, "Continuous Univariate Distributions" 2, 1995, 31.2).
 fn power(shift: f64, n: usize, error: f64) -> f64 {
     const STEPS: u32 = 4_000;
@@ -151,7 +149,7 @@ fn power(shift: f64, n: usize, error: f64) -> f64 {
     let centre = shift * (n as f64).sqrt();
     let (mut sum, mut all) = (0.0, 0.0);
     for step in 1..STEPS {
-        // The ratio of the sample's standard deviation to the true one, and its density, up to a factor.
+        // The ratio of the sample's standard deviation to the true one, and its density without the normalising factor.
         let s = 4.0 * f64::from(step) / f64::from(STEPS);
         let density = ((freedom - 1.0) * s.ln() - 0.5 * freedom * (s * s - 1.0)).exp();
         sum += density * normal_cdf(centre - quantile * s);
@@ -165,15 +163,16 @@ fn power(shift: f64, n: usize, error: f64) -> f64 {
 pub struct DesignRow {
     /// The distribution.
     pub noise: Noise,
-    /// The time at which the design decides.
+    /// The stopping rule of the design.
     pub design: Design,
     /// The planted effect.
     pub effect: f64,
-    /// The share of trials that find an effect in the planted direction; if no effect is planted, upwards.
+    /// The share of trials that find an effect in the planted direction. If no effect is planted, the upward direction
+    /// counts.
     pub found: f64,
-    /// The share of trials with a wrong verdict: the wrong direction, or any direction if no effect is planted.
+    /// The share of trials with a wrong verdict: an effect in the wrong direction, or any effect if none is planted.
     pub wrong: f64,
-    /// The stated power, or its lower bound.
+    /// The stated power ([`Design::stated_power`]).
     pub stated: Option<f64>,
     /// The mean number of replicates.
     pub replicates: f64,
@@ -184,20 +183,20 @@ pub struct DesignRow {
 pub struct NullLedgers {
     /// Whether all claims compare with the same cell.
     pub share_a_cell: bool,
-    /// Mean number of wrong verdicts of a ledger if each claim is judged alone.
+    /// Mean number of wrong verdicts per ledger, if each claim is judged alone.
     pub alone: f64,
-    /// Mean number of wrong verdicts of a ledger that stand.
+    /// Mean number of wrong verdicts per ledger that stand.
     pub standing: f64,
-    /// The share of ledgers in which some wrong verdict stands.
+    /// The share of ledgers in which at least one wrong verdict stands.
     pub ledgers: f64,
 }
 
 /// Tables of the simulated designs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DesignTables {
-    /// The seed of all draws.
+    /// The seed of the random numbers.
     pub seed: Seed,
-    /// Trials of each row of designs.
+    /// Number of trials for each row of `designs`.
     pub trials: u32,
     /// The number of simulated ledgers of each kind.
     pub ledgers: u32,
@@ -208,8 +207,8 @@ pub struct DesignTables {
 }
 
 impl DesignTables {
-    /// Simulates `trials` designs for each row, and a quarter as many ledgers. `rate` is the false discovery rate
-    /// of the ledgers.
+    /// Simulates `trials` samples for each row, and a quarter as many ledgers. `rate` is the false discovery rate of
+    /// the ledgers.
     pub fn simulate(seed: Seed, trials: u32, rate: f64) -> DesignTables {
         let mut designs = Vec::new();
         for noise in Noise::ALL {
@@ -240,7 +239,7 @@ impl DesignTables {
         rows.find(|row| row.noise == noise && row.design == design && row.effect == effect)
     }
 
-    /// Both tables in Markdown, with shares in percent.
+    /// Formats both tables as Markdown, with shares in percent.
     pub fn markdown(&self) -> String {
         let percent = |share: f64| format!("{:.1}", share * 100.0);
         let mut text = String::from(
@@ -286,17 +285,18 @@ impl DesignTables {
     }
 }
 
-/// Applies all designs to the same samples.
+/// The rows of all designs, from the same samples.
 fn rows(draws: Seed, noise: Noise, effect: f64, trials: u32) -> Vec<DesignRow> {
     let looks: Vec<_> = Design::ALL.map(Design::looks).into();
-    // For each design: trials that found the effect, wrong trials, and replicates.
+    // For each design: the number of trials that found the effect, the number of wrong trials, and the sum of
+    // replicates.
     let mut sums = vec![(0u32, 0u32, 0usize); looks.len()];
     let draws = draws.child((effect * 1_000.0).round() as u64);
     for trial in 0..u64::from(trials) {
         let draws = draws.child(trial);
         let other = noise.sample(draws.child(0), MOST, 100.0);
         let one = noise.sample(draws.child(1), MOST, 100.0 * (1.0 + effect));
-        // The p-value and the direction after each number of replicates, computed only at looks.
+        // The p-value and the direction after each number of replicates. They are computed only at looks.
         let mut seen = vec![None; MOST as usize + 1];
         for (looks, (found, wrong, replicates)) in looks.iter().zip(&mut sums) {
             let mut made = 0;
@@ -329,7 +329,7 @@ fn rows(draws: Seed, noise: Noise, effect: f64, trials: u32) -> Vec<DesignRow> {
 
 /// The p-value of the hypothesis of no effect, and whether the ratio is above 1.
 fn judged(noise: Noise, one: &[f64], other: &[f64]) -> (f64, bool) {
-    // The p-value is cheaper to compute than the interval.
+    // The p-value needs less computation than the interval.
     let none = Intervals { level: 0.0 };
     let ratio = none.ratio(one, other, Sides::Paired, noise.resolution());
     let basis = ratio.and_then(|ratio| ratio.basis);
@@ -338,7 +338,7 @@ fn judged(noise: Noise, one: &[f64], other: &[f64]) -> (f64, bool) {
     })
 }
 
-/// Ledgers without a true claim, judged by the ledger's own procedure.
+/// Simulates ledgers without a true claim, and judges them by the ledger's own procedure.
 fn null_ledgers_of(seed: Seed, ledgers: u32, share_a_cell: bool, rate: f64) -> NullLedgers {
     let draws = seed.stream("null ledgers").child(u64::from(share_a_cell));
     let n = REPLICATES_OF_A_CLAIM as u32;
@@ -378,7 +378,8 @@ mod tests {
     #[test]
     fn designs_keep_their_error_and_their_power() {
         let tables = DesignTables::simulate(Seed(1983), 1_000, 0.05);
-        // Three standard errors of 1 000 trials are 2.1 points at 5 %, and at most 4.8 points elsewhere.
+        // Three standard errors of 1 000 trials are 2.1 percentage points at a share of 5 %, and at most 4.8 points at
+        // other shares.
         for noise in Noise::ALL {
             let planned = tables.get(noise, Design::Planned, 0.0).unwrap();
             assert!(planned.wrong <= 0.071, "{planned:?}");
@@ -401,7 +402,7 @@ mod tests {
         assert!(planned.replicates < 12.0, "{planned:?}");
         for ledgers in &tables.null_ledgers {
             assert!((2.0..5.0).contains(&ledgers.alone), "{ledgers:?}");
-            // Of 250 ledgers, at most one in twenty has a wrong verdict that stands.
+            // A wrong verdict stands in at most 5 % of the 250 ledgers.
             assert!(ledgers.ledgers <= 0.05, "{ledgers:?}");
         }
     }

@@ -1,18 +1,19 @@
 //! The normal distribution, Student's t, F and the binomial distribution, for intervals and counts.
 //!
-//! Numbers in brackets are formulas of Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964). Quantiles are
-//! found by bisection: they are needed a few times per interval, never in a loop over resamples.
+//! Numbers in parentheses are formulas of Abramowitz and Stegun, "Handbook of Mathematical Functions" (1964). Quantiles
+//! are computed by bisection, which is fast enough: an interval needs only a few quantiles.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
 use libm::lgamma;
 
-/// The probability that a standard normal variable is at most `x`. Small probabilities keep their relative accuracy.
+/// The probability that a standard normal variable is at most `x`. The relative error is small even for small
+/// probabilities.
 pub fn normal_cdf(x: f64) -> f64 {
     0.5 * libm::erfc(-x * FRAC_1_SQRT_2)
 }
 
-/// The value below which a standard normal variable lies with probability `p`; infinite at 0 and 1.
+/// The quantile of the standard normal distribution at probability `p`; infinite at 0 and 1.
 pub fn normal_quantile(p: f64) -> f64 {
     if p <= 0.0 {
         return f64::NEG_INFINITY;
@@ -30,8 +31,8 @@ pub fn normal_quantile(p: f64) -> f64 {
 }
 
 /// The probability that a variable of Student's t distribution with `freedom` degrees of freedom is at most `t`, by the
-/// incomplete beta function (26.7.1). The degrees of freedom need not be whole: those by Welch and Satterthwaite are
-/// not.
+/// incomplete beta function (26.7.1). The degrees of freedom may be fractional, as in the approximation of Welch and
+/// Satterthwaite.
 ///
 /// # Panics
 /// When `freedom` is not above zero.
@@ -44,7 +45,7 @@ pub fn student_t_cdf(t: f64, freedom: f64) -> f64 {
     if t < 0.0 { tail } else { 1.0 - tail }
 }
 
-/// The value below which a variable of Student's t distribution lies with probability `p`; infinite at 0 and 1.
+/// The quantile of Student's t distribution at probability `p`; infinite at 0 and 1.
 pub fn student_t_quantile(p: f64, freedom: f64) -> f64 {
     if p <= 0.0 {
         return f64::NEG_INFINITY;
@@ -86,7 +87,7 @@ pub fn f_tail(ratio: f64, numerator: f64, denominator: f64) -> f64 {
     )
 }
 
-/// The probability that a binomial variable of this many trials is at least `least` (26.5.24).
+/// The probability that a binomial variable with `trials` trials is at least `least` (26.5.24).
 pub fn binomial_tail(least: u64, trials: u64, probability: f64) -> f64 {
     if least == 0 {
         return 1.0;
@@ -98,16 +99,15 @@ pub fn binomial_tail(least: u64, trials: u64, probability: f64) -> f64 {
     incomplete_beta(least as f64, others, 1.0 - probability, probability)
 }
 
-/// The smallest number that a binomial variable of this many trials exceeds with a probability of at most
-/// `1 - covered`.
+/// The smallest number that a binomial variable exceeds with a probability of at most `1 - covered`.
 pub fn binomial_quantile(covered: f64, trials: u64, probability: f64) -> u64 {
     let is_enough = |most: &u64| binomial_tail(most + 1, trials, probability) <= 1.0 - covered;
     (0..trials).find(is_enough).unwrap_or(trials)
 }
 
-/// The regularised incomplete beta function at x = b / (b + a), given as the two parts `a` and `b` so that
-/// neither x nor 1 - x loses digits. The continued fraction is 8.17.22 of the NIST Digital Library of
-/// Mathematical Functions, evaluated by the method of Lentz.
+/// The regularised incomplete beta function at x = b / (b + a). The arguments are `a` and `b`, so that neither x
+/// nor `1 - x` loses digits. The continued fraction is 8.17.22 of the NIST Digital Library of Mathematical Functions,
+/// evaluated by the method of Lentz.
 fn incomplete_beta(p: f64, q: f64, a: f64, b: f64) -> f64 {
     let (x, y) = (b / (a + b), a / (a + b));
     if y <= 0.0 {
@@ -171,7 +171,7 @@ mod tests {
         assert!(error < 1e-9, "{ours} against {theirs}");
     }
 
-    // SciPy 1.17.1: scipy.stats.norm and scipy.stats.t.
+    // Expected values from SciPy 1.17.1: scipy.stats.norm and scipy.stats.t.
     #[test]
     fn the_normal_distribution_is_scipys() {
         close(normal_cdf(-1.0), 0.158_655_253_931_457_07);
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(normal_quantile(0.0), f64::NEG_INFINITY);
     }
 
-    // scipy.stats.t.ppf(p, df) and scipy.stats.t.cdf(t, df), SciPy 1.17.1.
+    // Expected values from SciPy 1.17.1: scipy.stats.t.ppf(p, df) and scipy.stats.t.cdf(t, df).
     #[test]
     fn students_t_is_scipys() {
         close(student_t_quantile(0.975, 1.0), 12.706_204_736_174_694);
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn chance_exceeds_the_binomial_quantile_rarely_and_no_smaller_number_would_do() {
-        // The probabilities of 0, 1 and 2 of 12 are 0.540, 0.341 and 0.099.
+        // In 12 trials, the probabilities of 0, 1 and 2 successes are 0.540, 0.341 and 0.099.
         assert_eq!(binomial_quantile(0.95, 12, 0.05), 2);
         assert_eq!(binomial_quantile(0.95, 1, 0.05), 0);
         assert_eq!(binomial_quantile(0.95, 0, 0.05), 0);

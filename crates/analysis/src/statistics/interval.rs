@@ -24,17 +24,17 @@ impl Interval {
 /// An estimate with its number of replicates and its interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Number of replicates; for two unpaired sides, the number of the smaller side.
+    /// Number of replicates; for two unpaired sides, the smaller number.
     pub n: usize,
     /// The estimate.
     pub value: f64,
-    /// The interval; `None` with fewer than two replicates, and if the statistic is not finite for every part
-    /// of the sample (a ratio whose denominator can be zero).
+    /// The interval. `None` with fewer than two replicates, or if the statistic of a part of the sample is not finite
+    /// (for example a ratio whose denominator can be zero).
     pub interval: Option<Interval>,
 }
 
 impl Estimate {
-    /// The longer half of the interval around the value.
+    /// The longer of the two distances from the value to the ends of the interval.
     pub fn half_length(&self) -> Option<f64> {
         let interval = self.interval?;
         Some((self.value - interval.low).max(interval.high - self.value))
@@ -45,16 +45,17 @@ impl Estimate {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sides {
-    /// Value i of one side and value i of the other come from the same random numbers, and belong together.
+    /// Value i of one side and value i of the other side used the same random numbers.
     Paired,
     /// The sides are independent samples.
     Independent,
 }
 
 impl Sides {
-    /// Paired if all samples have the same replicates. Each item holds the replicate numbers of one sample.
+    /// Returns [`Sides::Paired`] if all samples have the same replicates. Each item contains the replicate numbers of
+    /// one sample.
     ///
-    /// Replicates of the same number used the same random numbers in every cell.
+    /// Replicates with the same number used the same random numbers in every cell.
     pub(crate) fn of<T: PartialEq>(numbers: impl IntoIterator<Item = T>) -> Sides {
         let mut numbers = numbers.into_iter();
         let first = numbers.next();

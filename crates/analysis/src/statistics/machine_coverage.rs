@@ -1,7 +1,7 @@
 //! The coverage of the intervals of runs over several machines, by simulation.
 //!
-//! Two cells are compared by their ratio. The ratios of machines vary around the true ratio, and the ratios of
-//! replicates vary around the ratio of their machine. The true ratio is that of all machines of this kind. Three rules
+//! Two cells are compared by their ratio. The true ratio describes all machines of a kind. The ratio of each machine
+//! varies around the true ratio, and the ratio of each replicate varies around the ratio of its machine. Three rules
 //! are applied to the same samples: the rule of this program ([`OnMachines`](super::OnMachines)), all replicates as one
 //! sample, and the machines' means as one sample.
 
@@ -11,27 +11,29 @@ use serde::Serialize;
 use super::designs::normal;
 use super::{Intervals, Resolution, Sides, mean};
 
-/// The standard deviation of the logarithm of a replicate's ratio on one machine.
+/// The standard deviation of the logarithm of the ratio, between replicates on one machine.
 const NOISE: f64 = 0.02;
 
 /// The true ratio.
 const RATIO: f64 = 1.2;
 
-/// Numbers of machines, and numbers of replicates on each machine.
+/// The designs: the number of machines, and the number of replicates on each machine.
 pub const DESIGNS: [(u32, u32); 7] = [(2, 2), (2, 5), (2, 15), (3, 3), (4, 2), (4, 5), (8, 5)];
 
-/// How much the ratio differs between machines: its standard deviation, divided by that of replicates on one machine.
+/// The standard deviation of the ratio between machines, divided by the standard deviation between replicates on one
+/// machine.
 pub const DIFFERENCES: [f64; 4] = [0.0, 0.5, 1.0, 3.0];
 
 /// The rules that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
-    /// The rule of this program.
+    /// The rule of this program, with a preliminary test.
     Tested,
-    /// All replicates as one sample: not used for several machines, simulated for comparison.
+    /// All replicates as one sample. This program does not use this rule for several machines; it is simulated for
+    /// comparison.
     Replicates,
-    /// The machines' means as one sample: not used alone, simulated for comparison.
+    /// The machines' means as one sample. This program does not use this rule alone; it is simulated for comparison.
     Means,
 }
 
@@ -45,7 +47,7 @@ impl Rule {
 pub struct Covered {
     /// The share of intervals that contain the true ratio.
     pub share: f64,
-    /// The median half length of an interval, relative to the ratio.
+    /// The median half length of the intervals, relative to the ratio.
     pub half_length: f64,
 }
 
@@ -65,7 +67,7 @@ pub struct MachineRow {
 /// The coverage of all designs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MachineCoverage {
-    /// The seed of all draws.
+    /// The seed of the random numbers.
     pub seed: Seed,
     /// Samples for each row.
     pub trials: u32,
@@ -105,7 +107,7 @@ impl MachineCoverage {
         }
     }
 
-    /// The table in Markdown, with shares in percent.
+    /// Formats the table as Markdown, with shares in percent.
     pub fn markdown(&self) -> String {
         let mut text = String::from(
             "| machines x replicates | difference | this program | half length | all replicates | half length | \
@@ -191,7 +193,7 @@ mod tests {
         let table = MachineCoverage::simulate(Seed(1964), 400);
         for row in &table.rows {
             let [tested, replicates, means] = row.rules;
-            // Three standard errors of 400 trials are 3.3 points at 95 %, and 5.4 points at 85 %.
+            // Three standard errors of 400 trials are 3.3 percentage points at 95 %, and 5.4 points at 85 %.
             assert!(means.share > 0.917, "{row:?}");
             let least = match row.machines {
                 2 => 0.85,
@@ -202,8 +204,8 @@ mod tests {
             if row.difference == 0.0 {
                 assert!(tested.share > 0.917, "{row:?}");
             }
-            // The coverage is never lower than without the rule. With few machines that agree, the intervals are much
-            // narrower than those of the machines' means.
+            // The coverage is never lower than with all replicates as one sample. With few machines that agree, the
+            // intervals are much shorter than intervals of the machines' means.
             assert!(tested.share >= replicates.share, "{row:?}");
             if row.difference == 0.0 && row.machines == 2 {
                 assert!(tested.half_length < 0.6 * means.half_length, "{row:?}");

@@ -1,20 +1,20 @@
-//! Statistics over replicates: descriptions of one sample, intervals, and several verdicts at once.
+//! Statistics over replicates: descriptions of one sample, intervals, and multiple verdicts.
 //!
-//! A cell has few replicates, so no method here assumes a normal limit. Every random choice comes from a
-//! [`Seed`](fathometer_model::Seed) of the caller: the same records give the same interval on every machine. The
-//! module is independent of the measured quantities.
+//! A cell has few replicates, so no method here relies on the central limit theorem. All random numbers come from a
+//! [`Seed`](fathometer_model::Seed) of the caller: the same records give the same interval on every machine. The module
+//! does not depend on the measured quantities.
 //!
 //! - [`Summary`]: n, mean, median, standard deviation, extremes
 //! - [`Intervals`]: means, differences, ratios and other figures of few replicates, by Student's t; [`Basis`]: the
 //!   basis of such an interval
 //! - [`quantile_interval`]: medians and percentiles, by order statistics
 //! - [`pseudo_median`]: the centre of a sample with outliers
-//! - [`simultaneous_level`], [`benjamini_yekutieli`]: several intervals, or several verdicts, at once
-//! - [`Looks`]: looking at verdicts while replicates are still added
+//! - [`simultaneous_level`], [`benjamini_yekutieli`]: corrections for several intervals or several verdicts
+//! - [`Looks`]: evaluation of verdicts before all replicates are measured (sequential analysis)
 //! - [`simulation`]: the coverage of the intervals; [`designs`]: the error rates and power of stopping rules and
 //!   ledgers
-//! - [`machine_coverage`]: the coverage of the intervals of several machines
-//! - `distributions`: the normal and the binomial distribution, Student's t and F
+//! - [`machine_coverage`]: the coverage of intervals over several machines
+//! - `distributions`: the normal, binomial and F distributions, and Student's t
 
 mod basis;
 pub mod designs;
@@ -76,7 +76,7 @@ impl Summary {
 
 /// The arithmetic mean; NaN for an empty sample.
 ///
-/// The mean of equal values is exactly that value, which a plain sum would not ensure.
+/// The mean of equal values is exactly that value. A plain sum would not ensure this.
 pub fn mean(sample: &[f64]) -> f64 {
     let Some(&origin) = sample.first() else {
         return f64::NAN;
@@ -84,8 +84,8 @@ pub fn mean(sample: &[f64]) -> f64 {
     origin + sample.iter().map(|v| v - origin).sum::<f64>() / sample.len() as f64
 }
 
-/// The indices of a sample, for statistics that leave out the same replicates of several metrics: [`mean_at`] gives
-/// the mean of a metric at the remaining indices.
+/// The indices of a sample. A statistic of several metrics that leaves out replicates receives indices in place of
+/// values; [`mean_at`] then computes the mean of a metric at the remaining indices.
 pub(crate) fn indices(size: usize) -> Vec<f64> {
     (0..size).map(|index| index as f64).collect()
 }
@@ -108,7 +108,7 @@ pub fn standard_deviation(sample: &[f64]) -> Option<f64> {
 
 /// The quantile at `p` of values in ascending order, by linear interpolation between order
 /// statistics: definition 7 of Hyndman and Fan, "Sample quantiles in statistical packages", The
-/// American Statistician 50 (1996), which is NumPy's and R's default.
+/// American Statistician 50 (1996). It is the default of NumPy and R.
 ///
 /// # Panics
 /// When the slice is empty.
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_sample_is_described_as_numpy_describes_it() {
-        // NumPy 2.4.6: mean, median, std(ddof=1), quantile(…, 0.1) of this list.
+        // Expected values from NumPy 2.4.6: mean, median, std(ddof=1) and quantile(…, 0.1) of this list.
         let sample = [4.17, 4.09, 4.31, 4.02, 4.22];
         let summary = Summary::of(&sample).unwrap();
         assert_eq!(summary.n, 5);

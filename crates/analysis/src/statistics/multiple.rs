@@ -1,16 +1,15 @@
-//! Several verdicts at once.
+//! Corrections for several intervals and several verdicts.
 
-/// The level that each of `count` intervals needs so that all of them cover together with probability `level`,
-/// whatever their dependence: O. J. Dunn, "Multiple comparisons among means", Journal of the American Statistical
-/// Association 56 (1961), after Bonferroni.
+/// The level of each of `count` intervals for which all intervals together have the coverage `level`, under any
+/// dependence: O. J. Dunn, "Multiple comparisons among means", Journal of the American Statistical Association 56
+/// (1961), after Bonferroni.
 pub fn simultaneous_level(level: f64, count: usize) -> f64 {
     1.0 - (1.0 - level) / count.max(1) as f64
 }
 
-/// Decides which findings stand if the expected share of wrong findings among them may be at most `rate`,
-/// whatever the dependence of the findings: Y. Benjamini and D. Yekutieli, "The control of the false discovery
-/// rate in multiple testing under dependency", The Annals of Statistics 29 (2001). Takes the p-value of each
-/// finding; the result has the same order.
+/// Decides which findings stand if the expected share of wrong findings among them may be at most `rate`, under any
+/// dependence of the findings: Y. Benjamini and D. Yekutieli, "The control of the false discovery rate in multiple
+/// testing under dependency", The Annals of Statistics 29 (2001). The result has the order of the p-values.
 pub fn benjamini_yekutieli(p_values: &[f64], rate: f64) -> Vec<bool> {
     adjusted(p_values).into_iter().map(|p| p <= rate).collect()
 }
@@ -34,7 +33,7 @@ pub fn adjusted(p_values: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    // SciPy 1.17.1: scipy.stats.false_discovery_control(p_values, method='by').
+    // Expected values from SciPy 1.17.1: scipy.stats.false_discovery_control(p_values, method='by').
     #[test]
     fn adjusted_p_values_are_scipys() {
         let p_values = [

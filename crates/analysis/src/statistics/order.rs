@@ -1,4 +1,4 @@
-//! Intervals for medians and percentiles by order statistics, whatever the distribution.
+//! Intervals for medians and percentiles by order statistics, for any distribution.
 //!
 //! The number of values below the quantile at p is binomial with parameters n and p. So the interval from the
 //! r-th to the s-th smallest value covers the quantile with a probability that depends only on n, p, r and s: H.
@@ -10,14 +10,14 @@ use super::Interval;
 /// An interval for a quantile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct QuantileInterval {
-    /// The interval, from one value of the sample to another.
+    /// The interval. Both ends are values of the sample.
     pub interval: Interval,
-    /// The smallest probability with which the interval covers the quantile; at least the requested level.
+    /// The smallest probability that the interval contains the quantile; at least the requested level.
     pub coverage: f64,
 }
 
-/// The interval for the quantile at `p`. Each of its tails has at most half of the error that `level` allows.
-/// `None` when the sample is too small: [`least_for_quantile`] gives the required size.
+/// The interval for the quantile at `p`. The probability of error is at most (1 - `level`) / 2 on each side. `None` if
+/// the sample is too small; [`least_for_quantile`] returns the required size.
 pub fn quantile_interval(sample: &[f64], p: f64, level: f64) -> Option<QuantileInterval> {
     let mut sorted = sample.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -33,8 +33,8 @@ pub fn quantile_interval(sample: &[f64], p: f64, level: f64) -> Option<QuantileI
     })
 }
 
-/// The size of the smallest sample that has an interval for the quantile at `p`: 6 for a median at 95 %, 368 for
-/// a 99th percentile. `None` when `p` is not between 0 and 1.
+/// The smallest sample size for an interval of the quantile at `p`: 6 for a median at 95 %, 368 for a 99th percentile.
+/// `None` if `p` is not between 0 and 1.
 pub fn least_for_quantile(p: f64, level: f64) -> Option<usize> {
     let tail = 0.5 * (1.0 - level);
     if !(p > 0.0 && p < 1.0) || tail <= 0.0 {
@@ -48,17 +48,16 @@ pub fn least_for_quantile(p: f64, level: f64) -> Option<usize> {
 /// The indices of the two ends in the sorted sample, from 0.
 fn ranks(n: usize, p: f64, level: f64) -> Option<(usize, usize)> {
     let tail = 0.5 * (1.0 - level);
-    // An interval that begins at index `low` misses the quantile if at most `low` values are below the quantile.
+    // An interval from index `low` misses the quantile if at most `low` values are below the quantile.
     let low = (0..n)
         .take_while(|low| binomial_cdf(*low, n, p) <= tail)
         .last()?;
-    // An interval that ends at index `high` misses the quantile if more than `high` values are below the
-    // quantile.
+    // An interval to index `high` misses the quantile if more than `high` values are below the quantile.
     let high = (0..n).find(|high| 1.0 - binomial_cdf(*high, n, p) <= tail)?;
     Some((low, high))
 }
 
-/// The probability of at most `k` successes of `n`, each with probability `p`.
+/// The probability of at most `k` successes in `n` trials, each with probability `p`.
 fn binomial_cdf(k: usize, n: usize, p: f64) -> f64 {
     let mut logarithm = n as f64 * (1.0 - p).ln();
     let mut sum = logarithm.exp();
@@ -75,7 +74,7 @@ mod tests {
 
     const SAMPLE: [f64; 12] = [1.0, 1.2, 0.9, 1.1, 3.9, 1.3, 0.8, 2.2, 1.7, 0.6, 1.4, 2.8];
 
-    // SciPy 1.17.1: scipy.stats.quantile_test(SAMPLE, p=p).confidence_interval(level).
+    // Expected values from SciPy 1.17.1: scipy.stats.quantile_test(SAMPLE, p=p).confidence_interval(level).
     #[test]
     fn intervals_of_quantiles_are_scipys() {
         let median = quantile_interval(&SAMPLE, 0.5, 0.95).unwrap();

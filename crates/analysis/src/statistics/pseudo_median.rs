@@ -1,10 +1,10 @@
 //! The centre of a sample with outliers.
 
-/// The Hodges-Lehmann estimate: the median of the means of all pairs of values, including pairs of a value with itself (J.
-/// L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Annals of Mathematical Statistics 34, 1963).
-/// It tolerates up to 29 % of outliers. On normal data its variance is 1.05 times that of the mean; the variance of the
-/// median is 1.57 times that of the mean. `None` when the sample is empty. Time and memory are quadratic in the size of
-/// the sample.
+/// The Hodges-Lehmann estimate: the median of the means of all pairs of values, including pairs of a value with itself
+/// (J. L. Hodges and E. L. Lehmann, "Estimates of location based on rank tests", Annals of Mathematical Statistics 34,
+/// 1963). It tolerates up to 29 % of outliers. On normal data its variance is 1.05 times the variance of the mean; for
+/// the median, this factor is 1.57. `None` if the sample is empty. Time and memory are quadratic in the size of the
+/// sample.
 pub fn pseudo_median(sample: &[f64]) -> Option<f64> {
     let of_pairs = |(place, first): (usize, &f64)| {
         let first = *first;
@@ -29,7 +29,8 @@ mod tests {
 
     #[test]
     fn it_is_the_median_of_the_means_of_pairs() {
-        // 1, 1.5, 2, 3, 3.5, 5: as R's wilcox.test(c(1, 2, 5), conf.int = TRUE) reports it.
+        // The means of pairs are 1, 1.5, 2, 3, 3.5, 5. The expected value is from R: wilcox.test(c(1, 2, 5), conf.int =
+        // TRUE).
         assert_eq!(pseudo_median(&[5.0, 1.0, 2.0]), Some(2.5));
         assert_eq!(pseudo_median(&[7.0]), Some(7.0));
         assert_eq!(pseudo_median(&[]), None);

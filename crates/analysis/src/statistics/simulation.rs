@@ -1,5 +1,5 @@
-//! The coverage of intervals by simulation: samples are drawn from distributions with known true values and from
-//! real cells, and the intervals that contain the true value are counted.
+//! The coverage of intervals, by simulation. Samples are drawn from distributions with known true values and from real
+//! cells. The coverage is the share of intervals that contain the true value.
 
 use fathometer_model::Seed;
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::distributions::normal_quantile;
 use super::{Inference, Intervals, Resolution, Scale, Sides, mean, quantile_interval};
 
-/// The numbers of replicates that are simulated.
+/// The simulated numbers of replicates.
 pub const SIZES: [usize; 5] = [2, 3, 5, 8, 20];
 
 /// The true ratio of the two sides of a comparison.
@@ -19,13 +19,13 @@ const RATIO: f64 = 1.2;
 pub enum Data {
     /// Normal: mean 100, standard deviation 10.
     Normal,
-    /// Lognormal with a standard deviation of the logarithm of 0.5: skewness 1.75.
+    /// Lognormal: the logarithm has a standard deviation of 0.5, and the skewness is 1.75.
     Skewed,
-    /// Student's t with 3 degrees of freedom, around 100 with a scale of 5: infinite kurtosis.
+    /// Student's t with 3 degrees of freedom, centre 100 and scale 5; its kurtosis is infinite.
     HeavyTailed,
     /// Counts near 100: normal with a standard deviation of 0.3, rounded to whole numbers.
     NearConstant,
-    /// Values drawn from the replicates of real cells.
+    /// Values that are drawn from the replicates of real cells.
     RealCells,
 }
 
@@ -51,7 +51,7 @@ impl Data {
     }
 }
 
-/// Figures with an interval.
+/// Figures whose intervals are simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
@@ -102,16 +102,16 @@ pub struct Coverage {
     pub figure: Figure,
     /// The number of replicates.
     pub n: usize,
-    /// The share of 95 % intervals that contain the true value; `None` if the sample has no interval.
+    /// The share of 95 % intervals that contain the true value; `None` if samples of this size have no interval.
     pub covered: Option<f64>,
 }
 
 /// A table of coverage at the level of 95 %.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CoverageTable {
-    /// The seed of all draws.
+    /// The seed of the random numbers.
     pub seed: Seed,
-    /// Samples for each entry.
+    /// Number of samples for each entry.
     pub trials: u32,
     /// The number of real cells that are resampled.
     pub real_cells: usize,
@@ -120,8 +120,8 @@ pub struct CoverageTable {
 }
 
 impl CoverageTable {
-    /// Runs the simulation. `real` holds the values of cells with many replicates; if it is empty, the rows of
-    /// real cells are left out.
+    /// Runs the simulation. `real` contains the values of cells with many replicates. If it is empty, the rows of real
+    /// cells are left out.
     pub fn simulate(seed: Seed, trials: u32, real: &[Vec<f64>]) -> CoverageTable {
         let mut rows = Vec::new();
         for data in Data::ALL {
@@ -161,7 +161,7 @@ impl CoverageTable {
         self.rows.iter().find(same)?.covered
     }
 
-    /// The table in Markdown, coverage in percent.
+    /// Formats the table as Markdown, with coverage in percent.
     pub fn markdown(&self) -> String {
         let sizes = SIZES.map(|n| format!("n = {n}")).join(" | ");
         let mut text = format!("| data | figure | {sizes} |\n|---|---|---|---|---|---|---|\n");
@@ -219,7 +219,7 @@ impl Source<'_> {
         };
         Trial {
             data: self.data,
-            // A centre anywhere between two counts.
+            // A random centre between two counts.
             centre: 100.0 + draws.stream("centre").uniform(0),
             cell,
             draws,
@@ -241,7 +241,7 @@ impl Trial<'_> {
         }
     }
 
-    /// A sample around the centre multiplied by `times`.
+    /// A sample around `times` times the centre.
     fn sample(&self, side: u64, n: usize, times: f64) -> Vec<f64> {
         let draws = self.draws.child(side);
         (0..n as u64).map(|i| self.value(draws, i, times)).collect()
@@ -293,7 +293,7 @@ impl Trial<'_> {
     /// Whether the interval contains the true value; `None` if there is no interval.
     fn covers(&self, figure: Figure, n: usize) -> Option<bool> {
         use Sides::{Independent, Paired};
-        // The p-value of the true value shows whether an interval contains it, and is cheaper to compute than the
+        // The p-value of the true value shows whether the interval contains it, and needs less computation than the
         // interval.
         let all = Intervals { level: 0.0 };
         let resolution = self.resolution();
@@ -337,8 +337,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Multiplies a sample by the factor that the sides of a pair share; its logarithm has a standard deviation of
-    /// 0.1. Counts stay unchanged, because they are not rounded again.
+    /// Multiplies a sample by random factors that both sides of a pair share. The logarithm of a factor has a standard
+    /// deviation of 0.1. Counts are not multiplied, because they would have to be rounded again.
     fn shared(&self, sample: Vec<f64>, n: usize) -> Vec<f64> {
         if self.data == Data::NearConstant {
             return sample;

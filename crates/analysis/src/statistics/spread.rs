@@ -2,16 +2,16 @@
 //!
 //! # Several machines
 //!
-//! The machine is a random block: a verdict is meant for machines of this kind, and not only for these machines. If the
-//! machines differ, replicates of one machine are not independent, and a plain t of all replicates would err too often. If
-//! the machines agree, the plain t is right and has more degrees of freedom. The rule is that of a preliminary test (T. A.
-//! Bancroft, "Analysis and inference for incompletely specified models involving the use of preliminary test(s) of
-//! significance", Biometrics 20, 1964, who recommends the level 0.25):
+//! The machine is a random block: a verdict applies to all machines of this kind, and not only to the measured
+//! machines. If the machines differ, replicates of one machine are not independent, and a t interval of all replicates
+//! would miss the true value too often. If the machines agree, this t interval is valid and has more degrees of
+//! freedom. A preliminary test decides (T. A. Bancroft, "Analysis and inference for incompletely specified models
+//! involving the use of preliminary test(s) of significance", Biometrics 20, 1964, who recommends the level 0.25):
 //!
-//! - F test of the means of machines against the spread within machines, at the level 0.25;
-//! - not significant: the sample is all replicates;
-//! - significant: the sample is the machines' means. The error is that of these means, with one degree of freedom less than
-//!   there are machines.
+//! - The test is an F test of the means of machines against the spread within machines, at the level 0.25.
+//! - If it is not significant, the sample is all replicates.
+//! - If it is significant, the sample is the machines' means. For k machines, their standard error has k - 1 degrees of
+//!   freedom.
 //!
 //! With one replicate on each machine, both cases are the same. [`super::machine_coverage`] simulates the coverage.
 
@@ -58,7 +58,7 @@ pub(super) fn satterthwaite(variances: &[(f64, usize)]) -> Option<Spread> {
         .iter()
         .map(|(variance, n)| variance * variance / (n - 1) as f64)
         .sum();
-    // The sum is zero if every variance is zero, or too small to be squared.
+    // The sum is zero if every variance is zero or its square underflows.
     let freedom = match below > 0.0 {
         true => sum * sum / below,
         false => fewest as f64,
@@ -70,7 +70,8 @@ pub(super) fn satterthwaite(variances: &[(f64, usize)]) -> Option<Spread> {
     })
 }
 
-/// The error from the means of machines; `None` if the machines do not differ, or it cannot be decided whether they do.
+/// The error from the means of machines; `None` if the machines do not differ, or if the samples cannot show whether
+/// they differ.
 fn between_machines(values: &[f64], machines: &[u32]) -> Option<Spread> {
     let mut groups: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for (value, machine) in values.iter().zip(machines) {
@@ -117,7 +118,8 @@ mod tests {
         assert_eq!(spread_of_sample(&values[..1], &[0]), None);
     }
 
-    // SciPy 1.17.1: f_oneway([1.0, 1.1, 0.9], [1.05, 0.95, 1.02]).pvalue is 0.9214; for the other groups it is 3.5e-4.
+    // Expected values from SciPy 1.17.1: f_oneway([1.0, 1.1, 0.9], [1.05, 0.95, 1.02]).pvalue is 0.9214. For the other
+    // groups it is 3.5e-4.
     #[test]
     fn machines_that_agree_are_one_sample_and_machines_that_differ_are_the_sample() {
         let machines = [0, 1, 0, 1, 0, 1];
@@ -143,8 +145,8 @@ mod tests {
     fn a_machine_with_more_replicates_never_makes_the_error_smaller() {
         let values = [1.0, 2.0, 1.0, 2.0, 1.0];
         let spread = spread_of_sample(&values, &[0, 1, 0, 1, 0]).unwrap();
-        // The variance of the weighted mean of two machines is 13 / 25 of their variance, which is their sum of squares
-        // over 2.4.
+        // The variance of the weighted mean of two machines is 13 / 25 of the variance between machines, which is their
+        // sum of squares divided by 2.4.
         let between = 3.0 * 0.4f64.powi(2) + 2.0 * 0.6f64.powi(2);
         let exact = (between / 2.4 * 13.0 / 25.0).sqrt();
         assert!((spread.error - exact).abs() < 1e-12, "{spread:?} {exact}");

@@ -1,15 +1,15 @@
-//! Looking at verdicts while replicates are still added.
+//! Planned looks: evaluation of verdicts before all replicates are measured (sequential analysis).
 //!
-//! A run that is evaluated after every replicate, and that stops when a 95 % interval decides, errs far more often
-//! than once in twenty. So the looks are planned, and each look spends a part of the allowed error. The parts add
-//! up to the error of the whole run, which is therefore not exceeded, whatever the dependence of the looks
-//! (Bonferroni): the probability that any of the intervals misses the true value is at most the sum of the
-//! probabilities of each.
+//! If a run is evaluated after every replicate and stops when a 95 % interval decides, far more than 5 % of its
+//! verdicts are wrong. So the looks are planned, and each look spends a part of the allowed error. The probability that
+//! any interval misses the true value is at most the sum of the probabilities of all looks (Bonferroni). So the error
+//! of the whole run stays within the allowed error, under any dependence of the looks.
 //!
-//! The share that each look spends follows O'Brien and Fleming's rule as a spending function: little early, nearly
-//! all at the end (K. K. G. Lan and D. L. DeMets, "Discrete sequential boundaries for clinical trials", Biometrika
-//! 70, 1983). Their boundaries use the joint distribution of the looks and are less strict. The boundaries here do
-//! not need the joint distribution, which has no simple form for Student's t from few replicates.
+//! The error that each look spends follows the rule of O'Brien and Fleming as a spending function: little at early
+//! looks, almost all at the last look (K. K. G. Lan and D. L. DeMets, "Discrete sequential boundaries for clinical
+//! trials", Biometrika 70, 1983). The boundaries of Lan and DeMets use the joint distribution of the looks and are less
+//! strict. The boundaries here do not need the joint distribution, which has no simple form for Student's t with few
+//! replicates.
 
 use super::distributions::{normal_cdf, normal_quantile};
 
@@ -20,7 +20,7 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Looks after 3, 5, 8, 12 … replicates, each about 1.5 times the previous number, and the last after `most`.
+    /// Looks after 3, 5, 8, 12 … replicates. Each number is about 1.5 times the previous one, and the last is `most`.
     pub fn up_to(most: u32) -> Looks {
         let mut after = Vec::new();
         let mut next = 3;
@@ -49,7 +49,8 @@ impl Looks {
         &self.after
     }
 
-    /// The level of the intervals at a look (counted from 0) so that all looks together have `level`.
+    /// The level of the intervals at a look (counted from 0). With these levels, all looks together have the level
+    /// `level`.
     ///
     /// # Panics
     /// When there is no such look.
@@ -63,7 +64,7 @@ impl Looks {
     }
 }
 
-/// The error that is spent when this share of the replicates is measured: 2 - 2 Phi(z / sqrt(share)).
+/// The error that is spent until this share of the replicates is measured: 2 - 2 Phi(z / sqrt(share)).
 fn spent(share: f64, error: f64) -> f64 {
     let quantile = normal_quantile(0.5 * error);
     2.0 * normal_cdf(quantile / share.sqrt())

@@ -7,23 +7,23 @@
 //! | difference, independent cells | t with the degrees of freedom of Welch and Satterthwaite | Welch, Biometrika 34 (1947) |
 //! | ratio and contrast of positive values | the same on the logarithms; the estimate is the ratio of geometric means | Law, "Simulation Modeling and Analysis" (2015), 10.2; Fleming and Wallace, Communications of the ACM 29 (1986) |
 //! | any other smooth figure of several cells | t of the jackknife's standard error | Tukey (1958); Miller, "The jackknife: a review", Biometrika 61 (1974) |
-//! | a figure that jumps, such as a knee | t of the figures of single replicates | Law, 9.5: independent replications |
+//! | a discrete figure, such as a knee | t of the figures of single replicates | Law, 9.5: independent replications |
 //!
-//! Replicates are paired if both cells have the same replicates, because replicate i used the same random numbers in each cell,
+//! Replicates are paired if both cells have the same replicates: replicate i used the same random numbers in each cell,
 //! and the schedule ran the cells of one replicate close together.
 //!
 //! For replicates of several machines, see [`OnMachines`] and `spread`.
 //!
-//! An interval is never narrower than the [`Resolution`] of the instrument allows.
+//! The [`Resolution`] of the instrument sets a minimum length of the interval.
 
 use super::basis::{Basis, Inference, Resolution, UNBOUNDED};
 use super::spread::{Spread, satterthwaite, spread_of_sample};
 use super::{Estimate, Interval, LEVEL, Sides, mean, standard_deviation};
 
-/// The level of intervals over replicates, and how they are computed.
+/// The level of intervals over replicates, with the methods that compute them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Intervals {
-    /// The probability with which an interval covers the true value, as in 0.95.
+    /// The coverage probability of an interval, as in 0.95.
     pub level: f64,
 }
 
@@ -33,7 +33,7 @@ impl Default for Intervals {
     }
 }
 
-/// The relative error of figures of single replicates that agree, so that their interval has a width.
+/// The smallest relative error of figures of single replicates. It gives their interval a length if they all agree.
 const SMALLEST: f64 = 1e-4;
 
 /// The scale of a figure of several cells.
@@ -41,7 +41,7 @@ const SMALLEST: f64 = 1e-4;
 pub enum Scale {
     /// The figure itself.
     Linear,
-    /// The logarithm of the figure, if the figure and all its parts are positive; otherwise the figure itself.
+    /// The logarithm of the figure, if the figure and all its parts are positive. Otherwise, it is the figure itself.
     Logarithmic,
 }
 
@@ -49,13 +49,13 @@ pub enum Scale {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OnMachines<'a> {
     level: f64,
-    /// The machine of each replicate of the paired samples, or of the only sample; empty for one machine.
+    /// The machine of each value, for one sample or for paired samples; empty for one machine.
     machines: &'a [u32],
 }
 
 impl Intervals {
-    /// Intervals of one sample, or of paired samples, whose value i was measured on machine `machines[i]`. An empty list means
-    /// one machine.
+    /// Returns intervals for replicates of several machines. Value i of one sample, or of paired samples, was measured
+    /// on machine `machines[i]`. An empty list means one machine.
     pub fn on(self, machines: &[u32]) -> OnMachines<'_> {
         OnMachines {
             level: self.level,
@@ -160,8 +160,8 @@ impl OnMachines<'_> {
 
     /// The ratio of the first two samples divided by the ratio of the last two; `None` when a sample is empty.
     ///
-    /// The ratios are ratios of geometric means. If a value is not positive, they are ratios of arithmetic means, and the
-    /// interval is that of the jackknife.
+    /// The ratios are ratios of geometric means. If a value is not positive, they are ratios of arithmetic means, with
+    /// a jackknife interval.
     ///
     /// # Panics
     /// When the samples are paired and differ in length.
@@ -174,7 +174,7 @@ impl OnMachines<'_> {
         self.product(&samples, &[1.0, -1.0, -1.0, 1.0], sides, resolution)
     }
 
-    /// The product of the samples' means, each to the power of its sign (1 or -1).
+    /// The product of the samples' means, each raised to its sign (1 or -1).
     fn product(
         &self,
         samples: &[&[f64]],
@@ -209,8 +209,8 @@ impl OnMachines<'_> {
         Some(self.inference(n, centre, spread, floor, true))
     }
 
-    /// Any smooth statistic of one or more samples, by the jackknife; `None` when a sample is empty. Only the
-    /// relative resolution counts, because the unit of the statistic differs from that of the samples.
+    /// Any smooth statistic of one or more samples, by the jackknife; `None` if a sample is empty. The absolute
+    /// resolution is ignored, because the unit of the statistic differs from the unit of the samples.
     ///
     /// # Panics
     /// When the samples are paired and differ in length.
@@ -252,8 +252,8 @@ impl OnMachines<'_> {
         Some(self.inference(n, on_scale(value), spread, floor, logarithmic))
     }
 
-    /// A figure that each replicate gives once; the estimate is the figure of all replicates together. `slack` is how far below
-    /// and above the figure the true value may certainly lie, on its scale.
+    /// A figure that each replicate gives once; the estimate is the figure of all replicates together. `slack` is the
+    /// largest possible distance of the true value below and above the figure, on its scale.
     pub fn replications(
         &self,
         value: f64,
@@ -337,8 +337,8 @@ impl Inference {
     }
 }
 
-/// The standard error of the sum of the samples' means times their signs, and its degrees of freedom; `None` when a sample has
-/// fewer than two values. `machines` is used for one sample and for paired samples.
+/// The standard error of the sum of the samples' means times their signs, and its degrees of freedom. `None` if a
+/// sample has fewer than two values. `machines` applies only to one sample and to paired samples.
 fn spread_of(samples: &[&[f64]], signs: &[f64], sides: Sides, machines: &[u32]) -> Option<Spread> {
     check_pairs(samples, sides);
     if samples.len() == 1 {
@@ -359,8 +359,8 @@ fn spread_of(samples: &[&[f64]], signs: &[f64], sides: Sides, machines: &[u32]) 
     satterthwaite(&variances?)
 }
 
-/// As [`spread_of`], for the jackknife. `parts` holds the statistic without each replicate in turn, one list for each set of
-/// replicates.
+/// As [`spread_of`], for the jackknife. Each list of `parts` belongs to one set of replicates, and contains the
+/// statistic without each of these replicates.
 fn spread_of_jackknife(parts: &[Vec<f64>], machines: &[u32]) -> Option<Spread> {
     if let ([parts], false) = (parts, machines.is_empty()) {
         // Deviations of the pseudo-values: (n - 1) times the deviations of the parts, with the opposite sign.
@@ -378,7 +378,8 @@ fn spread_of_jackknife(parts: &[Vec<f64>], machines: &[u32]) -> Option<Spread> {
     satterthwaite(&variances)
 }
 
-/// The statistic without each replicate in turn: one list if replicates are paired, otherwise one list for each sample.
+/// The statistic without each replicate. The result has one list if replicates are paired, otherwise one list for each
+/// sample.
 fn left_out(
     samples: &[&[f64]],
     sides: Sides,
@@ -437,8 +438,8 @@ mod tests {
         inference
     }
 
-    // SciPy 1.17.1, L and R as above: ttest_1samp(L, 0), ttest_rel(L, R), ttest_ind(L, R[:4], equal_var=False), the
-    // last two also of np.log, each .confidence_interval(0.95); ttest_1samp(log(L) - log(R), log(1.5)).pvalue.
+    // Expected values from SciPy 1.17.1: .confidence_interval(0.95) of ttest_1samp(L, 0), ttest_rel(L, R) and
+    // ttest_ind(L, R[:4], equal_var=False), the last two also of np.log; ttest_1samp(log(L) - log(R), log(1.5)).pvalue.
     #[test]
     fn intervals_and_p_values_are_scipys() {
         let all = Intervals::default();
@@ -522,7 +523,7 @@ mod tests {
         let interval = ratio.estimate.interval.unwrap();
         assert!(interval.low < 1.99 && interval.low > 1.98, "{interval:?}");
         assert!(interval.high > 2.01 && interval.high < 2.02, "{interval:?}");
-        // Replicates do not reduce the floor, so no number of replicates decides within it.
+        // More replicates do not reduce the floor. So no number of replicates decides for a value within the floor.
         let basis = ratio.basis.unwrap();
         assert_eq!(basis.replicates_to_exclude(2.005, 0.95), None);
         assert_eq!(basis.replicates_to_exclude(2.5, 0.95), Some(2));
@@ -542,7 +543,7 @@ mod tests {
             .difference(&[1.0, 2.0], &[3.0], Independent, EXACT)
             .unwrap();
         assert_eq!(one_side.estimate.interval, None);
-        // If the denominator may be zero, there is no interval rather than a wrong one.
+        // If the denominator may be zero, the ratio has no interval.
         let zero = all.ratio(&[1.0, 2.0], &[0.0, 1.0], Paired, EXACT).unwrap();
         assert_eq!(zero.estimate.interval, None);
     }
@@ -556,7 +557,8 @@ mod tests {
             .basis
             .unwrap();
         let needed = basis.replicates_to_exclude(1.58, 0.95).unwrap();
-        // With that many replicates of the same spread, the interval excludes the value; with one replicate fewer it does not.
+        // With this number of replicates and the same spread, the interval excludes the value. With one replicate
+        // fewer, it does not.
         let with = |n: u64| Basis {
             n: n as usize,
             error: basis.error * (5.0 / n as f64).sqrt(),

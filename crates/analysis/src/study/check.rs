@@ -1,4 +1,4 @@
-//! Checks that a study's files agree with each other. An error names the place, the wrong word and the valid
+//! Checks that the files of a study agree with each other. An error states the place, the wrong word and the valid
 //! words.
 
 use super::{CLAIMS, StudyData, TABLES};
@@ -232,7 +232,7 @@ impl StudyData {
         let known = self.factors.keys().map(String::as_str);
         known_word(file, place, "factor", factor, known)?;
         let levels = &self.factors[factor].levels;
-        // A word such as `none` beside numbers with one unit is a level, but not a point of a curve.
+        // A word such as `none` among numbers with one unit is a level, but not a point of a curve.
         let (numbers, words): (Vec<&String>, Vec<&String>) =
             levels.iter().partition(|level| number(level).is_some());
         let odd = match numbers.as_slice() {
@@ -243,7 +243,7 @@ impl StudyData {
             None => Ok(levels),
             Some(level) => {
                 let message = format!(
-                    "{place}: {factor} is not numeric, as its level {level:?} shows: it cannot be the axis of a curve"
+                    "{place}: {factor} cannot be the axis of a curve: its level {level:?} is not numeric"
                 );
                 Err(Error::study(file, message))
             }

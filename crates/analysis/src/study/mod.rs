@@ -1,7 +1,7 @@
 //! A study's data: its tables, the published figures, the claims, and the tolerances for a comparison. They are parsed from
-//! texts, because the program contains the data of its papers.
+//! texts, because the data of the papers are compiled into the program.
 //!
-//! To add a paper, only these files are written; no code changes.
+//! A new paper needs only new data files, and no change of the code.
 
 mod check;
 mod printed;
@@ -47,7 +47,7 @@ pub struct StudyData {
     pub about: About,
     /// The factors that the study varies.
     pub factors: BTreeMap<String, Factor>,
-    /// The metrics that the study measures, by name. If there are any, tables, curves and claims use only these.
+    /// The metrics that the study measures, by name. If there are any, tables, curves and claims may use only these.
     pub metrics: BTreeMap<String, String>,
     /// Layouts that tables share.
     pub layouts: Vec<Layout>,
@@ -55,7 +55,7 @@ pub struct StudyData {
     pub tables: Vec<Table>,
     /// The curves of the study.
     pub curves: Vec<Curve>,
-    /// The columns of the list of all cells; if empty, packets and seconds.
+    /// The columns of the list of all cells. If empty, the list shows packets and seconds.
     pub cell_columns: Vec<Column>,
     /// The charts of the study.
     pub figures: Vec<Figure>,
@@ -65,7 +65,7 @@ pub struct StudyData {
     pub explanations: Vec<Explanation>,
     /// The definitions of terms.
     pub definitions: Vec<Definition>,
-    /// All tables and figures that the paper prints; empty for a study without a paper.
+    /// All tables and figures in the paper; empty for a study without a paper.
     pub printed: Vec<Printed>,
     /// The published figures.
     pub published: Published,
@@ -88,7 +88,7 @@ pub struct About {
     /// The question that the study answers, one sentence; may be empty.
     #[serde(default)]
     pub question: String,
-    /// What is measured, in a few sentences.
+    /// The measurements of the study, in a few sentences.
     pub summary: String,
     /// The meaning of the headings of the tables' columns, in a line or two.
     #[serde(default)]
@@ -101,7 +101,7 @@ pub struct About {
 pub struct Figure {
     /// The heading of the chart.
     pub title: String,
-    /// What the chart shows.
+    /// A description of the chart.
     pub caption: String,
     /// The tables, in the order of the panels.
     pub tables: Vec<String>,
@@ -126,7 +126,7 @@ pub struct Figure {
 pub struct Definition {
     /// The term.
     pub term: String,
-    /// Its meaning.
+    /// The meaning of the term.
     pub text: String,
 }
 
@@ -164,7 +164,7 @@ struct TablesFile {
     /// The definitions of terms.
     #[serde(default)]
     definition: Vec<Definition>,
-    /// All tables and figures that the paper prints, each with its counterpart or the reason why it has none.
+    /// All tables and figures in the paper, each with its counterpart or the reason why it has none.
     #[serde(default)]
     printed: Vec<Printed>,
 }
@@ -217,7 +217,7 @@ impl StudyData {
         Ok(study)
     }
 
-    /// The study with the text of `claims-published.csv`, which contains the claims as they were published.
+    /// Adds the text of `claims-published.csv`, which contains the claims as they were published.
     ///
     /// # Errors
     /// When the text does not have its format, a row has no claim, or a claim names a row that does not exist.
@@ -250,8 +250,8 @@ impl StudyData {
         Ok(self)
     }
 
-    /// The data for the run of a study without such files: every cell is listed, with these columns. Loads have curves by the
-    /// number of users, and nothing is judged.
+    /// The data for a study without these files. Every cell is listed, with these columns. Loads have curves by the
+    /// number of users, and there are no verdicts.
     pub fn without_paper(run: &Run, cell_columns: Vec<Column>) -> StudyData {
         let (factors, curves) = by_users(run);
         StudyData {
@@ -322,12 +322,12 @@ mod tests {
                     }
                 }
             }
-            // A table that is a part of a printed table has only some of its rows.
+            // A table that is part of a printed table has only some of the printed rows.
             if table.part_of.is_some() {
                 assert!(found > 0, "{}", table.id);
                 continue;
             }
-            // Three rows over a modem, four rows elsewhere; two visits; four figures each.
+            // PPP environments have three rows, the others have four. Each row has two visits with four figures each.
             let rows = if environment.ends_with("PPP") { 3 } else { 4 };
             assert_eq!(found, rows * 2 * 4, "{}", table.id);
         }
@@ -348,7 +348,8 @@ mod tests {
             let id = format!("F{figure}");
             assert!(study.curves.iter().any(|curve| curve.id == id), "{id}");
         }
-        // The metrics that a load study records for each replicate. The check above ensures that no other metric is named.
+        // The metrics that a load study records for each replicate. The check above ensures that the study names no
+        // other metric.
         let metrics: Vec<&str> = study.metrics.keys().map(String::as_str).collect();
         assert_eq!(
             metrics,
@@ -417,7 +418,7 @@ mod tests {
         let ids: Vec<&str> = study.claims.iter().map(|claim| claim.id.as_str()).collect();
         let all: Vec<String> = (1..=10).map(|n| format!("F{n:02}")).collect();
         assert_eq!(ids, all);
-        // Every figure of the paper's tables 3 to 7 is in its place.
+        // The figures of the paper's tables 3 to 7 are in the right places.
         for (id, rows) in [
             ("T3", 3),
             ("T4", 3),
@@ -442,7 +443,7 @@ mod tests {
                         .find(published, environment, variant, metric);
                     found.is_some_and(|figure| figure.value.is_some())
                 });
-                // For HTTP/1.0, in percent of itself, the paper prints only the CPU time of the server.
+                // For HTTP/1.0 relative to itself, the paper prints only the CPU time of the server.
                 let rows = match metric {
                     "client_cpu_rel_http10" => 2,
                     _ => rows,

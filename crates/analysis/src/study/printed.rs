@@ -1,4 +1,4 @@
-//! The tables and figures that a paper prints, and their counterparts in the study.
+//! The tables and figures in a paper, and their counterparts in the study.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -14,8 +14,7 @@ pub struct Printed {
     pub id: String,
     /// The title of the table or figure.
     pub title: String,
-    /// The tables and curves of the study that are its counterpart. Empty: the table or curve with this
-    /// identifier.
+    /// The tables and curves of the study that are the counterpart. Empty: the table or curve with this identifier.
     #[serde(default)]
     pub here: Vec<String>,
     /// The reason why the study has no counterpart.
@@ -32,8 +31,8 @@ impl Printed {
 }
 
 impl StudyData {
-    /// The reason why the study has no counterpart: the reason stated there, or the reason of a
-    /// counterpart table that is absent.
+    /// The reason why the study has no counterpart: the stated reason or, for a counterpart table that is absent, the
+    /// reason of that table.
     pub(crate) fn reason_for_absence<'a>(&'a self, printed: &'a Printed) -> Option<&'a str> {
         let of_table = || {
             let mut tables = printed.counterparts().filter_map(|id| self.table(id));

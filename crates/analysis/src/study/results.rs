@@ -44,8 +44,8 @@ impl StudyData {
         closeness(&self.acceptance, &self.explanations, tables)
     }
 
-    /// What is still open in a run: undecided verdicts, and figures of tables whose intervals extend to one side by
-    /// more than `precision`, as a share of the figure.
+    /// The undecided verdicts of a run, and the figures in tables with insufficient precision. A figure is precise if
+    /// its interval extends to each side by at most `precision`, as a share of the figure.
     pub fn open(&self, run: &Run, intervals: Intervals, precision: Option<f64>) -> Open {
         let mut open = Open::default();
         for claim in self.claim_results(run, intervals) {
@@ -92,7 +92,7 @@ impl StudyData {
     }
 }
 
-/// What more replicates could still decide.
+/// The results that more replicates could still decide.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Open {
     /// The indices in [`Run::cells`] of the cells that need more replicates.

@@ -117,8 +117,8 @@ impl Builder<'_> {
         }
     }
 
-    /// One point for each level of the factor, in ascending order along the axis; then the points of INVALID cells that
-    /// have no place on the axis.
+    /// One point for each level of the factor, in ascending order along the axis. INVALID cells without a position on
+    /// the axis follow.
     fn points(
         &self,
         selection: &Selection,
@@ -169,8 +169,8 @@ impl Builder<'_> {
             .collect()
     }
 
-    /// The line through the cells' means; `None` with fewer than two cells that have both metrics in the same
-    /// replicates.
+    /// The straight line through the means of the cells; `None` with fewer than two cells that have both metrics in the
+    /// same replicates.
     fn fit(&self, cells: &[(f64, &Cell)], per: &str, metric: &str) -> Option<Fit> {
         let info = &self.inputs.run.info;
         let mut numbers: Vec<Vec<u32>> = Vec::new();
@@ -190,7 +190,7 @@ impl Builder<'_> {
                 numbers.clone_from(&shared);
             }
         }
-        // The samples are indices of replicates in each cell, the same for both metrics.
+        // The samples are indices of replicates in each cell. They are the same for both metrics.
         let places: Vec<Vec<f64>> = numbers.iter().map(|n| indices(n.len())).collect();
         let sides = Sides::of(&numbers);
         let means = |drawn: &[&[f64]]| -> (Vec<f64>, Vec<f64>) {
@@ -215,8 +215,8 @@ impl Builder<'_> {
         })
     }
 
-    /// The point of the cells at one level, where there should be only one cell; `None` if the cell lacks the
-    /// metric.
+    /// The point of the cells at one level. Several cells at one level make the point ambiguous. `None` if the cell
+    /// lacks the metric.
     fn point(&self, cells: &[(f64, &Cell)], metric: &str) -> Option<CurvePoint> {
         let (x, cell) = cells[0];
         if cells.len() > 1 {
@@ -233,7 +233,7 @@ impl Builder<'_> {
         let remark = match cell.state() {
             CellState::Valid => String::new(),
             CellState::Invalid => format!("INVALID: {}", cell.reasons().join("; ")),
-            // The list of all cells shows the reason.
+            // The list of all cells contains the reason.
             CellState::PartlyValid => {
                 format!("{} of {all} replicates invalid and left out", all - left)
             }

@@ -1,4 +1,4 @@
-//! The curves of a load study that defines no tables: throughput, latency and CPU time by the number of users.
+//! The curves of a load study without tables: throughput, latency and CPU time by the number of users.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,24 +7,25 @@ use crate::run::USERS;
 use crate::run::{Cell, Run};
 use crate::selection::{COPY, Factor, Selection};
 
-/// The smallest number of different user counts for which a line is drawn.
+/// The smallest number of different user counts for a line.
 const LEAST: usize = 3;
 
-/// The largest number of figures of a block. Cells that do not fit in these figures are in the list of all cells.
+/// The largest number of figures of a block. Further cells appear only in the list of all cells.
 const MOST_FIGURES: usize = 8;
 
-/// If the ratio of the most to the fewest users is at least this, the axis is logarithmic.
+/// The smallest ratio of the most to the fewest users for which the axis is logarithmic.
 const WIDE: f64 = 16.0;
 
 const PANELS: [(&str, &str, &str); 4] = [
     ("throughput", "exchanges_per_s", "exchanges/s"),
     ("mean response time", "response_mean_ms", "ms"),
     ("98th percentile", "response_p98_ms", "ms"),
-    ("processor time per exchange", "cpu_us_per_exchange", "µs"),
+    ("CPU time per exchange", "cpu_us_per_exchange", "µs"),
 ];
 
-/// Builds the figures of each block that varies the number of users, and the factors that they name. The lines are the
-/// levels of the other varying factor with the most levels. Each combination of the remaining factors has a figure.
+/// Builds the figures of each block that varies the number of users, and the factors that the figures use. Of the other
+/// varying factors, the factor with the most levels defines the lines. Each combination of the remaining factors has a
+/// figure.
 pub(crate) fn by_users(run: &Run) -> (BTreeMap<String, Factor>, Vec<Curve>) {
     let mut factors = BTreeMap::new();
     let mut curves = Vec::new();
@@ -80,7 +81,7 @@ pub(crate) fn by_users(run: &Run) -> (BTreeMap<String, Factor>, Vec<Curve>) {
     (factors, curves)
 }
 
-/// The factors that vary, except the number of users and the factors that every figure shows separately.
+/// The varying factors, except the number of users and the factors that every figure shows separately.
 fn varying(cells: &[&Cell]) -> BTreeMap<String, BTreeSet<String>> {
     let mut levels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (factor, level) in cells.iter().flat_map(|cell| &cell.key.0) {
@@ -94,7 +95,7 @@ fn varying(cells: &[&Cell]) -> BTreeMap<String, BTreeSet<String>> {
     levels
 }
 
-/// The factor whose levels are the lines; `None` if there is no factor.
+/// The factor whose levels are the lines; `None` if no other factor varies.
 fn series(cells: &[&Cell]) -> Option<String> {
     let levels = varying(cells);
     let most = levels
@@ -103,7 +104,7 @@ fn series(cells: &[&Cell]) -> Option<String> {
     most.map(|(factor, _)| factor)
 }
 
-/// The combinations of the levels of all other factors that vary.
+/// The combinations of the levels of all remaining varying factors.
 fn others(cells: &[&Cell], series: &str) -> BTreeSet<BTreeMap<String, String>> {
     let levels = varying(cells);
     let is_other =

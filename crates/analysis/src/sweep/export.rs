@@ -5,8 +5,8 @@ use crate::csv::field;
 
 const HEADER: &str = "figure,panel,metric,unit,era,series,factor,level,n,mean,low,high,remark\r\n";
 
-/// The curves as CSV (RFC 4180), with a header and one line for each point: `mean` with its interval from
-/// `low` to `high`. All three are empty for a point without a valid replicate. The interval is empty for a
+/// The curves as CSV (RFC 4180), with a header and one line for each point. The columns `low` and `high` are the
+/// interval of `mean`. All three are empty for a point without a valid replicate. `low` and `high` are empty for a
 /// point with only one valid replicate. Numbers have full precision.
 pub fn csv_text(curves: &[CurveResult]) -> String {
     let mut text = HEADER.to_owned();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::selection::number;
 
-/// Whether a name is the name of a family.
+/// Whether the name denotes a family.
 pub(crate) fn is_family(name: &str) -> bool {
     name.contains('*')
 }

@@ -1,12 +1,10 @@
 //! Sweeps: metrics as functions of a numeric factor.
 //!
-//! A study that varies a factor such as the number of clients over many levels gives curves: one curve for each
-//! combination of the other factors. A study defines figures of curves ([`Curve`]), which are estimated from a
-//! run ([`CurveResult`]). [`shape`] computes the features of a curve that claims use; [`csv_text`] exports the
-//! curves.
+//! If a study varies a factor such as the number of clients over many levels, each combination of the other factors
+//! gives one curve. A study defines figures of curves ([`Curve`]), which are estimated from a run ([`CurveResult`]).
+//! [`shape`] computes the features of a curve that claims use; [`csv_text`] exports the curves.
 //!
-//! A level without a valid replicate is left out of its curve, with a remark. The missing value is not
-//! interpolated.
+//! A level without a valid replicate is left out of its curve, with a remark. The missing value is not interpolated.
 
 mod build;
 mod by_users;
@@ -36,11 +34,11 @@ use shape::Knee;
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// The identifier: the paper's (`F1`), or one of ours.
+    /// The identifier: the paper's (`F1`), or one of the study.
     pub id: String,
     /// The title of the figure.
     pub title: String,
-    /// The numeric factor on the horizontal axis; if every panel shows a family, a name for its steps.
+    /// The numeric factor on the horizontal axis. If every panel shows a family, it is a name for the steps.
     pub along: String,
     /// The label of the horizontal axis, as in `concurrent clients`.
     pub axis: String,
@@ -58,13 +56,13 @@ pub struct Curve {
     /// The published figures that are shown beside the curves.
     #[serde(default)]
     pub published: Vec<PublishedNote>,
-    /// What the figure shows.
+    /// A description of the figure.
     #[serde(default)]
     pub caption: String,
     /// A note for readers, for example that the paper prints the curve but no numbers.
     #[serde(default)]
     pub note: String,
-    /// Whether the figure is one of the paper's rather than one of ours.
+    /// Whether the figure is from the paper.
     #[serde(default)]
     pub of_the_paper: bool,
 }
@@ -120,7 +118,7 @@ pub struct CurveResult {
     pub axis: String,
     /// Whether the horizontal axis is logarithmic.
     pub logarithmic: bool,
-    /// What the figure shows.
+    /// A description of the figure.
     pub caption: String,
     /// A note for readers.
     pub note: String,
@@ -144,14 +142,14 @@ impl CurveResult {
         lines.flat_map(|line| &line.points)
     }
 
-    /// The fewest and the most replicates of a point; `None` when nothing was measured.
+    /// The fewest and the most replicates of a point; `None` if nothing was measured.
     pub fn replicates(&self) -> Option<(usize, usize)> {
         let n = || self.points().filter_map(|p| Some(p.estimate?.n));
         Some((n().min()?, n().max()?))
     }
 
-    /// Remarks about points, each once, with the places to which they apply:
-    /// `h1.0 clients 1, 4; h1.1 clients 1`.
+    /// Remarks about points, each once, with the lines and levels to which it applies: `h1.0 clients 1, 4; h1.1 clients
+    /// 1`.
     pub fn remarks(&self) -> Vec<(&str, String)> {
         let mut remarks: Vec<(&str, Places<'_>)> = Vec::new();
         for panel in &self.panels {
@@ -188,7 +186,7 @@ impl CurveResult {
 /// Levels with a remark, grouped by series.
 type Places<'a> = Vec<(&'a str, Vec<f64>)>;
 
-/// The value of a key in a list that keeps the order in which keys were added; a missing key is added.
+/// Returns the value of a key, and adds the key if it is missing. The list keeps its keys in the order of addition.
 fn entry<'v, 'k, T: Default>(list: &'v mut Vec<(&'k str, T)>, key: &'k str) -> &'v mut T {
     let place = list.iter().position(|(known, _)| *known == key);
     let place = place.unwrap_or_else(|| {
@@ -213,7 +211,7 @@ pub struct PanelResult {
     pub identity: bool,
     /// One line for each measured level of the factor whose levels are the lines.
     pub lines: Vec<Line>,
-    /// INVALID cells without a point: in a panel with [`Panel::per`], a cell without valid replicates has no place
+    /// INVALID cells without a point. In a panel with [`Panel::per`], a cell without valid replicates has no position
     /// on the horizontal axis.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOutLevel>,
@@ -264,7 +262,7 @@ impl Line {
 pub struct Fit {
     /// The value of the line at zero.
     pub intercept: f64,
-    /// The slope of the line; `n` is the number of replicates of the level with the fewest.
+    /// The slope of the line. `n` is the smallest number of replicates of a level.
     pub slope: Estimate,
 }
 
@@ -273,11 +271,11 @@ pub struct Fit {
 pub struct CurvePoint {
     /// The position of the point on the horizontal axis.
     pub x: f64,
-    /// The level of the numeric factor; it equals the position unless the panel has [`Panel::per`].
+    /// The level of the numeric factor. It equals `x` unless the panel has [`Panel::per`].
     pub level: f64,
     /// The mean over valid replicates; `None` without valid replicates.
     pub estimate: Option<Estimate>,
-    /// Why the point is missing or has fewer replicates than were run; empty otherwise.
+    /// The reason why the point is missing or has fewer replicates than planned; empty otherwise.
     pub remark: String,
 }
 
@@ -306,7 +304,7 @@ impl PublishedLine {
     }
 }
 
-/// The cells of a curve in ascending order of levels, and the levels that were left out.
+/// The cells of a curve in ascending order of levels, and remarks on the levels that were left out.
 pub(crate) struct Levels<'a> {
     pub cells: Vec<(f64, &'a Cell)>,
     /// One remark for each level whose cell is invalid.
@@ -317,7 +315,7 @@ pub(crate) struct Levels<'a> {
 pub(crate) enum NoCurve {
     /// The run has no such cells.
     NotMeasured,
-    /// Several cells have the same level; these factors distinguish them.
+    /// Several cells have the same level, and differ in these factors.
     Ambiguous(Vec<String>),
 }
 

@@ -1,10 +1,9 @@
-//! The shape of a curve: its knee, its rise and its fall. These are pure functions of the levels, in ascending
-//! order, and the value at each level. They do not model noise: the jackknife calls them once for each replicate
-//! that is left out.
+//! The shape of a curve: its knee, its rise and its fall. The functions take the levels, in ascending order, and the
+//! value at each level. They do not model noise: for an interval, the jackknife evaluates them without each replicate.
 //!
 //! *The knee* is the point after which more load gives little more throughput: R. Jain, "The Art of Computer
-//! Systems Performance Analysis" (1991), section 3.3, "knee capacity". What counts as little is a convention.
-//! [`Rule`] has three conventions, and a figure that depends on the convention states which one it uses.
+//! Systems Performance Analysis" (1991), section 3.3, "knee capacity". The meaning of "little" is a
+//! convention. [`Rule`] has three conventions, and a figure that depends on the convention names its rule.
 
 use std::fmt;
 use std::str::FromStr;
@@ -141,9 +140,8 @@ impl Place {
         matches!(self, Knee | Below | Rise | ToKnee | Past)
     }
 
-    /// The indices of the selected levels. `knees` holds the smallest and the largest knee of the compared
-    /// curves. A level is before the knee if it is before all knees, and after the knee if it is after all
-    /// knees.
+    /// The indices of the selected levels. `knees` contains the smallest and the largest knee of the compared curves. A
+    /// level counts as below the knee if it is below both, and as past the knee if it is past both.
     pub fn levels(self, xs: &[f64], knees: Option<(f64, f64)>) -> Vec<usize> {
         let (low, high) = knees.unwrap_or((f64::NAN, f64::NAN));
         let is_meant = |x: f64| match self {
@@ -229,7 +227,7 @@ impl TryFrom<String> for Place {
     }
 }
 
-/// How the figures of several levels are combined.
+/// The rule that combines the figures of several levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Pick {
@@ -243,7 +241,7 @@ pub enum Pick {
 }
 
 impl Pick {
-    /// Combines at least one value to a single figure.
+    /// Combines one or more values to a single figure.
     pub fn of(self, values: &[f64]) -> f64 {
         match self {
             Pick::Mean => mean(values),
@@ -264,9 +262,9 @@ pub fn slope(xs: &[f64], ys: &[f64]) -> f64 {
     products / squares
 }
 
-/// How steadily a curve rises: Kendall's tau-b of levels and values (M. G. Kendall, "The Treatment of Ties in
-/// Ranking Problems", Biometrika 33 (1945)). It is 1 if every value lies above all previous values, -1 if every
-/// value lies below all previous values, and 0 for a flat curve; NaN with fewer than two levels.
+/// A measure of how steadily a curve rises: Kendall's tau-b of levels and values (M. G. Kendall, "The Treatment of Ties
+/// in Ranking Problems", Biometrika 33 (1945)). It is 1 if every value is above all previous values, -1 if every value
+/// is below all previous values, and 0 for a flat curve; NaN with fewer than two levels.
 pub fn steadiness(ys: &[f64]) -> f64 {
     let n = ys.len();
     if n < 2 {
@@ -306,8 +304,8 @@ mod tests {
         let ys = throughput(8.0);
         assert_eq!(Rule::Share(SATURATED).find(&XS, &ys), Some(8.0));
         assert_eq!(Rule::Bounds.find(&XS, &ys), Some(8.0));
-        // If the true knee lies between two levels, this rule gives the first saturated level; the asymptotes
-        // are more exact.
+        // If the true knee lies between two levels, this rule returns the first saturated level. The intersection of
+        // the asymptotes is exact.
         let ys = throughput(11.0);
         assert_eq!(Rule::Share(SATURATED).find(&XS, &ys), Some(16.0));
         assert_eq!(Rule::Bounds.find(&XS, &ys), Some(11.0));
@@ -343,8 +341,8 @@ mod tests {
 
     #[test]
     fn slopes_and_steadiness_are_those_worked_by_hand() {
-        // The sum of products is 33.2 and the sum of squares 148.8. Of the ten pairs, six rise, three fall and
-        // one is tied.
+        // The sum of products is 33.2, and the sum of squares is 148.8. Of the ten pairs, six rise, three fall and one
+        // is tied.
         let xs = [1.0, 2.0, 4.0, 8.0, 16.0];
         let ys = [3.0, 2.0, 2.0, 7.0, 5.0];
         assert!((slope(&xs, &ys) - 33.2 / 148.8).abs() < 1e-12);

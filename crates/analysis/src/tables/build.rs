@@ -21,7 +21,7 @@ pub(crate) fn build(inputs: Inputs<'_>, tables: &[Table], layouts: &[Layout]) ->
     built(inputs, tables, layouts, &RefCell::default())
 }
 
-/// A figure, and the indices (in the run's list of cells) of the cells from which it is estimated.
+/// An estimate, and the cells from which it is computed, as indices in the run's list of cells.
 type Figure = (BTreeSet<usize>, Estimate);
 
 /// Returns every measured figure of every table.
@@ -158,8 +158,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The ratio of two cells; replicates are paired if both cells have the same replicates. `None` if the base cannot be
-    /// distinguished from zero, because the ratio could then have any size.
+    /// The ratio of two cells. Replicates are paired if both cells have the same replicates. `None` if the base cannot
+    /// be distinguished from zero, because the ratio could then have any value.
     fn ratio(&self, one: &Selection, base: &Selection, column: &Column) -> Option<Estimate> {
         let values = |selection: &Selection| -> Option<Vec<(u32, f64)>> {
             let cell = self.inputs.cell(selection).ok()?;
@@ -179,7 +179,7 @@ impl Builder<'_> {
         Some(ratio.estimate).filter(|ratio| ratio.value.is_finite())
     }
 
-    /// The figure of a place; if there is a row `whole`, in percent of that row's figure.
+    /// The figure in a cell of the table. If `whole` is a row, the figure is in percent of the figure in that row.
     fn measured(
         &mut self,
         selection: &Selection,
@@ -212,7 +212,7 @@ impl Builder<'_> {
             }
             CellState::PartlyValid => {
                 let out = all - left;
-                // The list of all cells shows the reason.
+                // The list of all cells contains the reason.
                 let text = format!(
                     "{out} of {all} replicates invalid and left out: {}",
                     self.inputs.run.name(cell)
@@ -241,7 +241,7 @@ impl Builder<'_> {
         Measured::Value { estimate, footnote }
     }
 
-    /// Returns the number of a footnote, from 1; equal texts share a number.
+    /// Returns the number of a footnote, from 1. Equal texts have the same number.
     fn footnote(&mut self, text: String) -> usize {
         match self.footnotes.iter().position(|known| *known == text) {
             Some(place) => place + 1,
@@ -284,7 +284,8 @@ fn published(
     })
 }
 
-/// Whether zero may be the mean of these values: one of them is not positive, and the interval of the mean includes zero.
+/// Whether the true mean of these values may be zero: a value is not positive, and the interval of the mean includes
+/// zero.
 fn includes_zero(values: &[f64], mean: &Estimate) -> bool {
     let has_zero = values.iter().any(|value| *value <= 0.0);
     has_zero && mean.interval.is_none_or(|interval| interval.low <= 0.0)
@@ -301,11 +302,11 @@ mod tests {
             value,
             interval: Some(Interval { low, high }),
         };
-        // The idle share of an exhausted processor.
+        // The idle share of a saturated processor.
         let idle = [0.0, 0.0, 0.0, 0.0072, 0.0];
         assert!(includes_zero(&idle, &mean(0.0014, -0.0026, 0.0054)));
         assert!(!includes_zero(&[0.0, 3.0, 3.1], &mean(2.0, 0.5, 3.5)));
-        // Two replicates have a wide interval, but a positive mean.
+        // Two replicates have a wide interval, but both values are positive.
         assert!(!includes_zero(&[9.0, 11.0], &mean(10.0, -2.7, 22.7)));
     }
 }

@@ -1,7 +1,7 @@
-//! Tables: the paper's own, with the published figures beside ours, and tables of side blocks.
+//! Tables of the paper, with the published figures beside ours, and tables of side blocks.
 //!
-//! A table's data define which cell belongs in which place ([`Table`], [`Layout`]). The cells are then looked up
-//! in a run and estimated ([`TableResult`]). The terminal and the report define the appearance of a table.
+//! The data of a table define which cell of a run each position shows ([`Table`], [`Layout`]). The figures are then
+//! estimated from a run ([`TableResult`]). The terminal and the report define the appearance of a table.
 
 mod build;
 
@@ -34,7 +34,7 @@ pub struct Layout {
     /// only one part.
     #[serde(default, rename = "section")]
     pub sections: Vec<Section>,
-    /// The heading of the reference row: the other rows of a section are also shown as ratios to it. Absolute
+    /// The heading of the reference row. The other rows of a section are also shown as ratios to this row. Absolute
     /// figures of two machines cannot be compared, but these ratios can.
     pub relative_to: Option<String>,
 }
@@ -65,14 +65,14 @@ pub struct Column {
     pub plus: Option<String>,
     /// The name of the published metric, without the group's prefix; absent if no figure was published.
     pub published: Option<String>,
-    /// The factor that converts published figures to our unit, for example a million; absent means 1.
+    /// The factor that converts published figures to our unit, for example a million; default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_times: Option<f64>,
     /// The heading of the reference row: our figures are shown in percent of our figure in that row, published
     /// figures in percent of the published one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent_of: Option<String>,
-    /// Digits after the decimal point; absent means three significant digits, as for times.
+    /// Digits after the decimal point. Absent: three significant digits, as for times.
     pub decimals: Option<u8>,
     /// Whether the column appears in the short form of the table.
     #[serde(default)]
@@ -80,7 +80,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// The values of the column over a cell's valid replicates, with the numbers of the replicates.
+    /// The values of the column over a cell's valid replicates, each with the number of its replicate.
     pub(crate) fn values(&self, cell: &Cell) -> Vec<(u32, f64)> {
         let mut values = cell.values(&self.metric);
         if let Some(plus) = &self.plus {
@@ -99,8 +99,8 @@ impl Column {
         format!("{value:.*}", self.decimals(value))
     }
 
-    /// The longer half of an estimate's interval, with as many decimals as the estimate; `None` if there is no
-    /// interval, or if these digits are all zero.
+    /// The longer half of an estimate's interval, with as many decimals as the estimate. `None` if there is no
+    /// interval, or if all digits are zero.
     pub fn spread(&self, estimate: &Estimate) -> Option<String> {
         let text = format!(
             "{:.*}",
@@ -117,7 +117,7 @@ impl Column {
     }
 }
 
-/// A group of columns, for example those of the first retrieval.
+/// A group of columns, for example the columns of the first retrieval.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Group {
@@ -157,7 +157,7 @@ pub struct Row {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// The identifier: the paper's (`T6`), or one of ours.
+    /// The identifier: the paper's (`T6`), or one of the study.
     pub id: String,
     /// The title of the table.
     pub title: String,
@@ -173,7 +173,7 @@ pub struct Table {
     pub select: Selection,
     /// The environment of the published figures.
     pub environment: Option<String>,
-    /// The paper's name of the whole table, if this table is a part of it.
+    /// The paper's name of the whole table, if this table is one of its parts.
     pub part_of: Option<String>,
     /// The same cells with other servers, for example with a real server beside ours.
     #[serde(default)]
@@ -181,7 +181,7 @@ pub struct Table {
     /// A note for readers.
     #[serde(default)]
     pub note: String,
-    /// Whether the table is one of the paper's rather than one of ours.
+    /// Whether the table is from the paper.
     #[serde(default)]
     pub of_the_paper: bool,
 }
@@ -235,7 +235,7 @@ pub struct TableResult {
     pub rows: Vec<RowResult>,
     /// Footnotes, to which figures refer by number, from 1.
     pub footnotes: Vec<String>,
-    /// The fewest and the most replicates of a figure; `None` when nothing was measured.
+    /// The fewest and the most replicates of a figure; `None` if nothing was measured.
     pub replicates: Option<(usize, usize)>,
 }
 
@@ -295,7 +295,7 @@ pub struct RowResult {
 }
 
 impl RowResult {
-    /// Whether the row has no figure to show, neither ours nor the paper's.
+    /// Whether the row has neither our figures nor the paper's.
     pub fn is_empty(&self) -> bool {
         self.data.iter().flatten().all(|datum| {
             datum.published.is_none()
@@ -305,7 +305,7 @@ impl RowResult {
     }
 }
 
-/// One place of a table.
+/// One position in a table: a row and a column.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Datum {
     /// Our figure.
@@ -314,13 +314,12 @@ pub struct Datum {
     pub also: Vec<Measured>,
     /// The published figure.
     pub published: Option<PublishedValue>,
-    /// Both figures divided by those of the table's reference row; absent in that row, and if there is no
-    /// reference row.
+    /// Both figures divided by the figures of the reference row; absent in that row, and without a reference row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative: Option<Relative>,
 }
 
-/// The ratio of a place of a table to the same place in another row.
+/// The ratio of a figure in a table to the figure of another row in the same column.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Relative {
     /// The ratio of our figures.
@@ -330,7 +329,7 @@ pub struct Relative {
 }
 
 impl Relative {
-    /// Our ratio over the published ratio.
+    /// Our ratio divided by the published ratio.
     pub fn ratio(&self) -> Option<f64> {
         Some(self.ours?.value / self.published.filter(|published| *published != 0.0)?)
     }
@@ -353,11 +352,11 @@ impl Datum {
 pub struct PublishedValue {
     /// The figure.
     pub value: f64,
-    /// Whether the figure was derived: the paper does not print it, but it follows from printed figures.
+    /// Whether the figure is derived: it is not printed in the paper, but follows from printed figures.
     pub derived: bool,
 }
 
-/// The measured figure of a place of a table.
+/// Our figure at a position in a table.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measured {
@@ -373,9 +372,9 @@ pub enum Measured {
         /// The reason, as a footnote from 1.
         footnote: usize,
     },
-    /// Several cells fit this place.
+    /// Several cells match this position.
     Ambiguous {
-        /// The factors in which they differ, as a footnote from 1.
+        /// The factors in which the cells differ, as a footnote from 1.
         footnote: usize,
     },
     /// No figure.

@@ -11,7 +11,7 @@ const SHOWN: usize = 8;
 const TITLE: usize = 17;
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A figure of curves in one era; the era is named if there are several eras.
+/// A figure of curves in one era. The era is named if there are several eras.
 pub(super) fn full(curve: &CurveResult, name_era: bool) -> String {
     let mut heading = format!("{}: {}", curve.id, curve.title);
     if name_era {
@@ -104,7 +104,7 @@ fn levels(curve: &CurveResult) -> Vec<f64> {
     levels
 }
 
-/// At most `SHOWN` levels, evenly spaced, including the first and the last.
+/// At most `SHOWN` levels, evenly spaced, with the first and the last level.
 fn shown(levels: &[f64]) -> Vec<f64> {
     if levels.len() <= SHOWN {
         return levels.to_vec();

@@ -5,7 +5,7 @@ use crate::digest::Digest;
 use crate::equal_cells::CopyComparison;
 use crate::text::hanging;
 
-/// Each pair of equal cells with a line for each metric, and the number of comparisons that report a difference;
+/// The pairs of equal cells with one line for each metric, and the number of comparisons that report a difference;
 /// empty for a run without equal cells.
 pub(super) fn lines(digest: &Digest<'_>) -> String {
     let Some(equal) = &digest.equal_cells else {

@@ -5,8 +5,7 @@ use crate::gave_out_first;
 use crate::run::Run;
 use crate::text::hanging;
 
-/// A line for each cell that was judged, with the most frequent resource of its replicates; empty for
-/// other studies.
+/// One line for each cell with a result, with the most frequent resource of its replicates; empty for other studies.
 pub(super) fn section(run: &Run) -> String {
     let each = run.cells.iter().filter_map(|cell| {
         let found = gave_out_first::of_cell(cell)?;
@@ -17,7 +16,7 @@ pub(super) fn section(run: &Run) -> String {
     match lines.is_empty() {
         true => lines,
         false => {
-            format!("\nResource that was exhausted first, and in how many replicates\n{lines}")
+            format!("\nResource that was exhausted first, with the number of replicates\n{lines}")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How much the machines of a merged run differ.
+//! The differences between the machines of a merged run.
 
 use fathometer_model::digits::significant;
 
@@ -7,10 +7,10 @@ use crate::digest::Digest;
 use crate::machine_differences::MachineDifference;
 use crate::text::{Align, Grid, hanging};
 
-/// The largest number of machines with one column each.
+/// The largest number of machines that have their own columns.
 const COLUMNS: usize = 6;
 
-/// A row for each metric, and the missing parts; empty for a run of one machine.
+/// One row for each metric, and the missing parts; empty for a run of one machine.
 pub(super) fn lines(digest: &Digest<'_>) -> String {
     let info = &digest.run.info;
     if info.machines.is_empty() {
@@ -19,7 +19,7 @@ pub(super) fn lines(digest: &Digest<'_>) -> String {
     let mut text = String::new();
     if !digest.machine_differences.is_empty() {
         text.push_str(
-            "Machines: each machine divided by the mean of all machines, in the cells that all of them measured\n",
+            "Machines: ratio of each machine to the mean of all machines, over the cells that all machines measured\n",
         );
         text.push_str(&table(&digest.machine_differences));
         text.push('\n');

@@ -1,5 +1,5 @@
-//! The final screen of a study: tables, how close they are to the published tables, claims, validity. At most
-//! 110 columns, readable without colour.
+//! The final screen of a study: tables, their differences from the published tables, claims, and validity. It has at
+//! most 110 columns and is readable without colour.
 
 mod curve;
 mod equal_cells;
@@ -17,10 +17,10 @@ use crate::run::{CellState, Mode, Run, SettingState};
 use crate::text::{Align, Grid, columns_of, hanging, superscript, wrap};
 
 const WIDTH: usize = 110;
-/// The largest number of invalid cells, or of settings, that are named; the others are only in the report.
+/// The largest number of invalid cells, or of settings, that are named. The report contains all of them.
 const NAMED: usize = 12;
 
-/// The text of `fathometer study` for a finished, unfinished or old run. A quick run gets the short form.
+/// Returns the screen of `fathometer study` for a run, finished or not. A quick run has the short form.
 pub fn render(digest: &Digest<'_>) -> String {
     let mut text = heading(digest);
     let is_quick = digest.run.info.mode == Mode::Quick;
@@ -82,7 +82,7 @@ pub fn render(digest: &Digest<'_>) -> String {
     text
 }
 
-/// How much the machines of a merged run differ, and the missing parts; empty for a run of one machine.
+/// The differences between the machines of a merged run, and the missing parts; empty for a run of one machine.
 pub fn machines(digest: &Digest<'_>) -> String {
     machines::lines(digest)
 }
@@ -110,7 +110,7 @@ fn heading(digest: &Digest<'_>) -> String {
 }
 
 fn closeness(digest: &Digest<'_>) -> String {
-    let mut text = String::from("How close to the published figures\n");
+    let mut text = String::from("Differences from the published figures\n");
     let mut grid = Grid::new(
         vec![
             Align::Left,
@@ -147,7 +147,7 @@ fn closeness(digest: &Digest<'_>) -> String {
     text
 }
 
-/// The comparisons that miss a tolerance, and their explanations, each once.
+/// The comparisons that miss a tolerance, and the explanations, each once.
 fn outside(bar: &Closeness) -> String {
     let mut grid = Grid::new(
         vec![
@@ -280,7 +280,7 @@ fn claims(digest: &Digest<'_>, is_quick: bool) -> String {
     text
 }
 
-/// The estimates of each test: for each era, their range over the environments, and the environments in which
+/// The estimates of each test. For each era, they are the range over the environments, and the environments in which
 /// the claim does not hold.
 fn evidence(eras: &[EraVerdict], published: &str) -> String {
     let mut text = hanging("       paper: ", published, WIDTH);
@@ -346,7 +346,7 @@ fn range(parts: &[&Part]) -> String {
     format!("{range}, n = {}", n.unwrap_or(0))
 }
 
-/// A part as in `wan embedded-apache: 1.02 [0.98, 1.07], n = 5`.
+/// The text of a part, as in `wan embedded-apache: 1.02 [0.98, 1.07], n = 5`.
 fn part_text(part: &Part) -> String {
     let mut text = part.environment_text();
     if let Some(value) = part.value {
@@ -365,7 +365,7 @@ fn part_text(part: &Part) -> String {
     text
 }
 
-/// The cells of a study that were not measured, with the reason.
+/// The cells of a study that were not measured, each with the reason.
 pub fn left_out(run: &Run) -> String {
     let mut text = String::new();
     for (reason, cells) in run.left_out() {

@@ -9,7 +9,7 @@ use crate::text::{Align, Grid, hanging, superscript, wrap};
 
 const LABEL: usize = 21;
 
-/// A table of one era with all figures: ours, the interval, other servers, the paper's, the ratio.
+/// A table of one era with all figures: ours, the interval, other servers, the paper's figure, the ratio.
 pub(super) fn full(table: &TableResult) -> String {
     let heading = format!("{}, era {}{}", title(table), table.era, replicates(table));
     let mut text = hanging("", &heading, WIDTH);
@@ -65,7 +65,7 @@ pub(super) fn full(table: &TableResult) -> String {
     text
 }
 
-/// The lines of a row, each with its kind and its fields.
+/// The lines of a row, each as its kind and its fields.
 fn lines(table: &TableResult, row: &RowResult) -> Vec<(String, Vec<String>)> {
     let mut lines = Vec::new();
     let of = |field: &dyn Fn(&Column, &Datum) -> String| -> Vec<String> {
@@ -120,7 +120,7 @@ fn lines(table: &TableResult, row: &RowResult) -> Vec<(String, Vec<String>)> {
     lines
 }
 
-/// The short form of a table for all eras: the most important columns, with each era beside the paper.
+/// The short form of a table over all eras: the most important columns, with the paper's figures beside each era.
 pub(super) fn brief(eras: &[&TableResult]) -> String {
     let first = eras[0];
     let columns: Vec<usize> = (0..first.columns.len())
@@ -161,7 +161,7 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
         );
     }
     grid.line(header);
-    // Eras may have different rows. This is the union, in the order of the first era that has the row.
+    // Eras may have different rows. The list is their union, in the order in which the rows first occur.
     let mut labels: Vec<&RowResult> = Vec::new();
     let is_same = |one: &RowResult, other: &RowResult| {
         one.label == other.label && one.section == other.section
@@ -211,13 +211,13 @@ pub(super) fn brief(eras: &[&TableResult]) -> String {
     text
 }
 
-/// The longer half of a ratio's interval, if it is visible in the shown digits.
+/// The longer half of a ratio's interval; `None` if the shown digits are all zero.
 fn shown_half(ratio: Estimate) -> Option<f64> {
     ratio.half_length().filter(|half| *half >= 0.0005)
 }
 
-/// In the short form, a relative table shows only the ratios. A ratio without a figure shows why its row, or the reference
-/// row `base`, has none.
+/// The field of our figure in the short form. A relative table shows only ratios. A missing ratio shows the reason,
+/// either from its row or from the reference row `base`.
 fn brief_ours(table: &TableResult, column: usize, datum: &Datum, base: Option<&Datum>) -> String {
     let shown = |figure: &Measured| measured(&table.columns[column], figure);
     let Some(relative) = datum.relative else {
@@ -265,7 +265,7 @@ pub(super) fn legend(
             "rel: ratio to the row named in the title, ours to ours and the paper's to the paper's",
         );
     }
-    parts.extend(["– not measured", "~ derived from what the paper prints"]);
+    parts.extend(["– not measured", "~ derived from printed figures"]);
     parts.push("* not in the paper");
     parts.retain(|part| !part.is_empty());
     hanging("", &format!("{}.", parts.join("; ")), WIDTH)
@@ -285,8 +285,7 @@ fn replicates(table: &TableResult) -> String {
     }
 }
 
-/// The text of a figure. Every field ends with a space or with its footnote's mark, so that digits are
-/// aligned.
+/// The text of a figure. Every field ends with a space or with a footnote mark, so that digits are aligned.
 fn measured(column: &Column, measured: &Measured) -> String {
     match measured {
         Measured::Value { estimate, footnote } => {

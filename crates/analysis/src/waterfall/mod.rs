@@ -1,40 +1,40 @@
-//! The time of a page by cause: every exchange of a replicate as phases, each with its cause.
+//! The time of a page by cause: every exchange of a replicate is divided into segments, each with its cause.
 //!
-//! The phases follow from the client's records:
+//! The segments are computed from the client's records:
 //!
 //! | phase | part | cause |
 //! |---|---|---|
 //! | planned to sent | while its connection is being opened | [`Cause::RoundTrip`] |
 //! | | while its connection has another response outstanding | [`Cause::HeadOfLine`] |
-//! | | the rest | [`Cause::Client`] |
+//! | | the remaining time | [`Cause::Client`] |
 //! | sent to first byte | while its connection delivers another response | [`Cause::HeadOfLine`] |
-//! | | of the rest, at most one round trip of the path | [`Cause::RoundTrip`] |
-//! | | the rest, if the path dropped nothing and no other connection was receiving | [`Cause::Server`] |
-//! | | the rest otherwise, or if the round trip is not known | [`Cause::Unknown`] |
-//! | first to last byte | a gap of the sender, with its cause ([`sender`]) | |
-//! | | the rest | [`Cause::Transfer`] |
-//! | first to last byte, replacing every cause except a loss | the server had used up a window of HTTP/2 or HTTP/3 (`window`) | [`Cause::FlowControl`] |
+//! | | then at most one round trip of the path | [`Cause::RoundTrip`] |
+//! | | the remaining time, if the path dropped nothing and no other connection was receiving | [`Cause::Server`] |
+//! | | the remaining time otherwise, or if the round trip is unknown | [`Cause::Unknown`] |
+//! | first to last byte | a gap of the sender | the cause of the gap ([`sender`]) |
+//! | | the remaining time | [`Cause::Transfer`] |
+//! | first to last byte, replaces every cause except a loss | while a window of HTTP/2 or HTTP/3 is exhausted (`window`) | [`Cause::FlowControl`] |
 //!
-//! Without a capture, gaps of the sender are not visible. In that case, the time beyond what the bytes need at the path's rate
-//! is [`Cause::Unknown`].
+//! Without a capture, gaps of the sender are not visible. In that case, the time that exceeds the transmission time at
+//! the path's rate is [`Cause::Unknown`].
 
 pub mod sender;
 mod window;
 
 use fathometer_model::{ConnectionRecord, ExchangeRecord, Instant};
 
-/// The cause of a part of an exchange: why it waits, or that it transfers bytes.
+/// The cause of a part of an exchange: the reason for a wait, or the transfer of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
     /// Bytes of the response arrive.
     Transfer,
-    /// A handshake, or the travel time of the request and of the first byte.
+    /// A handshake, or the propagation time of the request and of the first byte.
     RoundTrip,
     /// The sender has data, but its congestion window is full.
     CongestionWindow,
     /// The sender has data, but a window of the receiver is full: the TCP window, or a window of HTTP/2 or HTTP/3.
     FlowControl,
-    /// Another exchange on the connection comes first.
+    /// Another exchange on the connection must finish first.
     HeadOfLine,
     /// A lost packet is retransmitted.
     Loss,
@@ -90,9 +90,9 @@ pub struct Segment {
 /// The known properties of a replicate's path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Path {
-    /// Propagation time in both directions, in nanoseconds; `None` if the profile is not known.
+    /// Propagation time in both directions, in nanoseconds; `None` if the profile is unknown.
     pub round_trip_ns: Option<u64>,
-    /// The rate towards the client, in bytes per second; `None` if it is unlimited or not known.
+    /// The rate towards the client, in bytes per second; `None` if it is unlimited or unknown.
     pub rate_down: Option<f64>,
     /// Whether any packet was dropped in the replicate.
     pub has_drops: bool,
@@ -203,9 +203,9 @@ pub fn blame(
     exchanges.iter().map(one).collect()
 }
 
-/// The time of the page by cause, in nanoseconds. An instant counts as [`Cause::Transfer`] if bytes of any response arrive;
-/// otherwise it has the cause of the first planned exchange in progress. So the sum is the time in which an exchange was in
-/// progress.
+/// The time of the page by cause, in nanoseconds. An instant counts as [`Cause::Transfer`] if bytes of any response
+/// arrive. Otherwise it has the cause of the exchange that was planned earliest among those in progress. So the sum is
+/// the time in which at least one exchange was in progress.
 pub fn page_time(bars: &[Vec<Segment>]) -> Vec<(Cause, u64)> {
     let mut edges: Vec<Instant> = bars.iter().flatten().flat_map(|s| [s.from, s.to]).collect();
     edges.sort();
@@ -245,7 +245,7 @@ fn push(segments: &mut Vec<Segment>, (from, to): Span, cause: Cause) {
     }
 }
 
-/// The parts of a span in order, each with whether it lies in any of `others`.
+/// Splits a span at the ends of `others`. Each part is returned with whether it lies in one of `others`.
 fn cut(span: Span, others: &[Span]) -> Vec<(Span, bool)> {
     let mut others: Vec<Span> = others
         .iter()
@@ -271,7 +271,7 @@ fn cut(span: Span, others: &[Span]) -> Vec<(Span, bool)> {
     parts
 }
 
-/// Adds the gaps of the sender within a span; in the rest of the span, bytes arrive.
+/// Adds the gaps of the sender within a span. The remaining time of the span is [`Cause::Transfer`].
 fn of_gaps(segments: &mut Vec<Segment>, span: Span, gaps: &[Segment]) {
     let mut at = span.0;
     for gap in gaps

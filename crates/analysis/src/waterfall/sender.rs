@@ -1,14 +1,14 @@
-//! Why the sender of a TCP connection paused, from the packets at its own end.
+//! The causes of gaps between the segments of a TCP sender, from the packets at the sender's end.
 //!
-//! A gap is a time without data segments between two data segments of the server that is longer than half a round
-//! trip and than [`PROMPT_NS`]. `a` is the time of the segment before the gap, and `b` the time of the segment after
-//! it:
+//! A gap is a time between two data segments of the server that is longer than half a round trip and longer than
+//! [`PROMPT_NS`]. The segment before the gap leaves at time `a`, the segment after the gap at time `b`. The first rule
+//! that applies determines the cause:
 //!
 //! 1. The segment at `b` repeats bytes: [`Cause::Loss`].
 //! 2. All bytes were acknowledged more than [`PROMPT_NS`] before `b`: the sender had nothing to send,
 //!    [`Cause::Server`].
-//! 3. An acknowledgement of new bytes arrived at most [`PROMPT_NS`] before `b` and released the segment: if the
-//!    receiver's window had no room for a full segment at `a`, [`Cause::FlowControl`]; otherwise
+//! 3. An acknowledgement of new bytes arrived at most [`PROMPT_NS`] before `b` and released the segment. The cause is
+//!    [`Cause::FlowControl`] if the receiver's window had no room for a full segment at `a`, otherwise
 //!    [`Cause::CongestionWindow`].
 //! 4. Bytes were outstanding and no acknowledgement released the segment: the program wrote late, [`Cause::Server`].
 //!
@@ -18,11 +18,10 @@ use fathometer_model::Instant;
 
 use super::{Cause, Segment};
 
-/// The longest time from an acknowledgement to the segment that it releases, in nanoseconds. A busy host needs up to
-/// 2 ms to run its TCP.
+/// The longest time from an acknowledgement to the segment that it releases, in nanoseconds. A busy host needs up to 2
+/// ms to run its TCP code.
 pub const PROMPT_NS: u64 = 2_000_000;
-/// A window with room for less than this many bytes does not permit a full segment (the usual payload of an Ethernet
-/// packet).
+/// The payload of a full segment on Ethernet, in bytes. A window with less room does not permit a full segment.
 const FULL_SEGMENT: u64 = 1460;
 
 /// One data segment at the sender.
@@ -32,12 +31,12 @@ pub struct Sent {
     pub at: Instant,
     /// The sequence number after the last byte of the segment.
     pub end: u64,
-    /// Whether the segment repeats bytes that were sent before.
+    /// Whether the segment repeats bytes that were already sent.
     pub repeats: bool,
 }
 
-/// The segments that one end of a connection sent, and the acknowledgements and windows that it received.
-/// Sequence numbers are relative to the first.
+/// The segments that one end of a connection sent, and the acknowledgements and windows that it received. Sequence
+/// numbers are relative to the initial sequence number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sender {
     /// Data segments in order.
@@ -48,7 +47,7 @@ pub struct Sender {
     pub window_edges: Vec<(Instant, u64)>,
 }
 
-/// The gaps of a sender, in the sender's own time.
+/// Returns the gaps of a sender, in the sender's time.
 pub fn gaps(sender: &Sender, round_trip_ns: u64) -> Vec<Segment> {
     let mut highest = 0;
     let mut gaps = Vec::new();

@@ -58,7 +58,7 @@ const PATH: Path = Path {
     has_drops: false,
 };
 
-/// Segments in milliseconds.
+/// The segments, with times in milliseconds.
 fn shown(segments: &[Segment]) -> Vec<(u64, u64, Cause)> {
     let millis = |at: Instant| at.as_nanos() / 1_000_000;
     segments
@@ -89,7 +89,7 @@ fn a_first_exchange_waits_for_its_connection_and_the_server() {
 
 #[test]
 fn waiting_behind_another_exchange_of_the_connection_is_a_cause() {
-    // The second request leaves when the first response is complete: HTTP/1.1 without pipelining.
+    // The second request leaves when the first response is complete (HTTP/1.1 without pipelining).
     let serial = [
         exchange(0, 0, [0, 0, 20, 30]),
         exchange(1, 0, [0, 30, 50, 60]),
@@ -101,7 +101,7 @@ fn waiting_behind_another_exchange_of_the_connection_is_a_cause() {
         (50, 60, Cause::Transfer),
     ];
     assert_eq!(shown(&bars[1]), expected);
-    // Both requests leave at the same time, and the second response waits for the first.
+    // Both requests leave at the same time (pipelining), and the second response waits for the first.
     let pipelined = [
         exchange(0, 0, [0, 0, 20, 30]),
         exchange(1, 0, [0, 0, 30, 40]),
@@ -185,7 +185,7 @@ fn the_page_time_is_the_time_in_progress() {
     assert_eq!(page.iter().map(|(_, nanos)| nanos).sum::<u64>(), 45_000_000);
 }
 
-/// A sender with segments of a full size that end at these numbers.
+/// A sender with full-size segments that end at these sequence numbers.
 fn sender(segments: &[(u64, u64, bool)], acknowledgements: &[(u64, u64)], edge: u64) -> Sender {
     Sender {
         segments: segments
@@ -212,7 +212,7 @@ fn a_gap_of_the_sender_has_one_cause() {
         found[0].cause
     };
     let two = [(0, 1461, false), (1, 2921, false), (21, 4381, false)];
-    // The acknowledgement at 20 ms releases the third segment. There is room, so the cause is the
+    // The acknowledgement at 20 ms releases the third segment. The receiver's window has room, so the cause is the
     // congestion window.
     assert_eq!(
         cause(&sender(&two, &[(20, 1461)], 60_000)),
@@ -223,9 +223,9 @@ fn a_gap_of_the_sender_has_one_cause() {
         cause(&sender(&two, &[(20, 1461)], 2921)),
         Cause::FlowControl
     );
-    // Everything was acknowledged ten milliseconds earlier.
+    // All bytes were acknowledged ten milliseconds before the third segment.
     assert_eq!(cause(&sender(&two, &[(11, 2921)], 60_000)), Cause::Server);
-    // Nothing released the segment, and its window was not full.
+    // No acknowledgement released the segment, and the receiver's window was not full.
     assert_eq!(cause(&sender(&two, &[(5, 1461)], 60_000)), Cause::Server);
     let repeated = [(0, 1461, false), (1, 2921, false), (221, 1461, true)];
     assert_eq!(cause(&sender(&repeated, &[(20, 1)], 60_000)), Cause::Loss);
@@ -267,7 +267,7 @@ fn a_window_of_http2_explains_a_wait_until_a_round_trip_after_the_grant() {
         to: ms(to),
     };
     connection.window_waits = vec![
-        // The grant came before the last byte. It explains 20 ms after 45, but not the rest.
+        // The grant at 45 ms came before the last byte. It explains the wait until 65 ms, but not the time until 90 ms.
         wait(Some(0), 50, 45, 90),
         // The window of another stream does not block this stream.
         wait(Some(1), 92, 92, 95),
@@ -308,7 +308,7 @@ fn a_window_of_http2_explains_a_wait_until_a_round_trip_after_the_grant() {
             (110, 140, Cause::Transfer),
         ]
     );
-    // If the round trip is not known, a wait counts only if its grant came after the last byte.
+    // If the round trip is unknown, a wait counts only if its grant came after the last byte.
     let unknown = Path {
         round_trip_ns: None,
         ..PATH

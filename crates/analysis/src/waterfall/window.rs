@@ -1,8 +1,8 @@
 //! Waits for a window of HTTP/2 (RFC 9113 section 5.2) or HTTP/3 (RFC 9000 section 4.1), from the client's records.
 //!
-//! The server had used up the window when it sent the last byte that the client read, and could send again when the
-//! grant reached it. So bytes could arrive one round trip after the grant, and any later delay has another cause. If the
-//! round trip is not known, a wait counts only if its grant came after the last byte.
+//! The window was exhausted when the server sent the last byte that the client read. The server could send again when
+//! the client's grant arrived. So the next byte could reach the client one round trip after the grant, and any later
+//! delay has another cause. If the round trip is unknown, a wait counts only if its grant came after the last byte.
 
 use fathometer_model::{Instant, WindowWait};
 
@@ -28,7 +28,7 @@ pub(super) fn spans(waits: &[WindowWait], exchange: u32, round_trip_ns: Option<u
 }
 
 /// Replaces the causes of an exchange's segments by [`Cause::FlowControl`] in the parts of `content` that lie in
-/// `waits`. A loss keeps its cause, because the bytes that it delays were within the window.
+/// `waits`. A loss is not replaced, because the lost bytes were within the window.
 pub(super) fn overlay(segments: &[Segment], content: Span, waits: &[Span]) -> Vec<Segment> {
     let mut all = Vec::new();
     for segment in segments {

@@ -1,4 +1,4 @@
-//! barford98 over a synthetic run: its claims, its tables relative to HTTP/1.0, distributions and the cost of a
+//! Tests of barford98 over a synthetic run: claims, tables relative to HTTP/1.0, distributions and the cost of a
 //! connection, as text and as a report.
 
 use std::fs;
@@ -12,7 +12,7 @@ use fathometer_model::ReplicateRecord;
 
 use crate::common::{Fixture, Text, barford, printed, refusal, write_report};
 
-/// The verdicts on some of the study's claims, by era.
+/// Returns the verdicts on the claims with these ids, by era.
 fn verdicts(fixture: &Fixture, ids: &[&str]) -> Vec<(String, Vec<EraVerdict>)> {
     let mut study = barford::study();
     study
@@ -29,7 +29,7 @@ fn verdicts(fixture: &Fixture, ids: &[&str]) -> Vec<(String, Vec<EraVerdict>)> {
         .collect()
 }
 
-/// One claim's verdict in the era `today`.
+/// Returns the verdict on one claim in the era `today`.
 fn verdict_of(fixture: &Fixture, id: &str) -> EraVerdict {
     let (_, eras) = verdicts(fixture, &[id]).remove(0);
     eras.into_iter().find(|era| era.era == "today").unwrap()
@@ -52,7 +52,7 @@ fn part<'a>(verdict: &'a EraVerdict, label: &str, environment: &str) -> &'a Part
         .parts
         .iter()
         .find(|part| part.label.contains(label) && part.environment_text() == environment);
-    found.unwrap_or_else(|| panic!("no {label:?} in {environment:?}: {:#?}", verdict.parts))
+    found.unwrap_or_else(|| panic!("no part {label:?} in {environment:?}: {:#?}", verdict.parts))
 }
 
 #[test]
@@ -66,8 +66,12 @@ fn every_level_that_the_study_runs_is_declared() {
                     continue;
                 }
                 let known = study.factors.get(factor);
-                let known = known.unwrap_or_else(|| panic!("{factor} of {block} is not declared"));
-                assert!(known.levels.contains(level), "{block}: {factor} = {level}");
+                let known =
+                    known.unwrap_or_else(|| panic!("{block}: the factor {factor} is not declared"));
+                assert!(
+                    known.levels.contains(level),
+                    "{block}: {factor} has no level {level}"
+                );
             }
         }
     }
@@ -77,8 +81,9 @@ fn every_level_that_the_study_runs_is_declared() {
 fn every_claim_holds_where_it_was_made_to() {
     for (id, eras) in verdicts(&barford::run(Mode::Quick, 5), &[]) {
         let of_today = eras.iter().find(|era| era.era == "today").unwrap();
-        // In quick mode some factors have one level, which is neither the lowest nor the highest.
-        let of_one_level = |part: &&Part| part.remark.contains("one level is neither");
+        // In quick mode some factors have a single level, which is neither the lowest nor the highest level of full
+        // mode.
+        let of_one_level = |part: &&Part| part.remark.contains("the test needs several levels");
         if of_today
             .parts
             .iter()
@@ -117,7 +122,7 @@ fn what_tcp_decides_is_judged_in_both_eras() {
 #[test]
 fn a_slope_is_what_one_more_connection_costs() {
     let verdict = verdict_of(&barford::run(Mode::Full, 5), "B13");
-    // The only variation is noise of one percent on the cost of connections.
+    // The only variation is noise of 1 % in the memory per connection.
     let idle = part(&verdict, "kB for each idle", "").value.unwrap();
     assert!((idle - barford::IDLE_KB).abs() < 1.5, "{idle}");
     let active = part(&verdict, "kB for each active", "").value.unwrap();
@@ -133,7 +138,7 @@ fn a_slope_is_what_one_more_connection_costs() {
 
 #[test]
 fn a_loss_is_counted_from_its_baseline() {
-    // A server with processes loses 60 of 100, an event-driven server loses 15 of 100: a quarter of that.
+    // Of 100 exchanges/s, a process-based server loses 60, and an event-driven server loses 15: a quarter of 60.
     let mut fixture = barford::run(Mode::Full, 3);
     set(&mut fixture, "exchanges_per_s", |r| {
         let kept = match is(r, "server", "httpd-prefork") {
@@ -146,14 +151,14 @@ fn a_loss_is_counted_from_its_baseline() {
     let loss = part(&verdict, "what HTTP/1.1 loses", "ues 140");
     assert!((loss.value.unwrap() - 0.25).abs() < 1e-9, "{loss:#?}");
     assert_eq!(loss.verdict, Verdict::Holds);
-    // If the right side loses nothing, there is no loss to compare with.
+    // If the right side has no loss, the ratio of losses is undefined.
     set(&mut fixture, "exchanges_per_s", |_| Some(100.0));
     let verdict = verdict_of(&fixture, "B12");
     let loss = part(&verdict, "what HTTP/1.1 loses", "ues 140");
     assert_eq!(loss.verdict, Verdict::NotTested);
     assert_eq!(
         loss.remark,
-        "the right side loses nothing against its baseline"
+        "the right side has no loss against its baseline"
     );
 }
 
@@ -178,7 +183,7 @@ fn a_distance_is_the_greatest_of_all_steps() {
         "{distance:#?}"
     );
     assert_eq!(distance.verdict, Verdict::Reversed);
-    // A replicate without one of the steps has no distribution.
+    // A replicate that lacks one `cwnd_le_*` metric has no distribution.
     for record in &mut fixture.records {
         if record.replicate > 0 {
             record.metrics.remove("cwnd_le_4_pct");
@@ -191,7 +196,7 @@ fn a_distance_is_the_greatest_of_all_steps() {
 #[test]
 fn claims_can_be_reversed() {
     let contrary = |id: &str, change: &dyn Fn(&mut Fixture)| {
-        // In quick mode the highest load of B08 is the only one.
+        // In quick mode B08 has only its highest load.
         let mode = if id == "B08" { Mode::Full } else { Mode::Quick };
         let mut fixture = barford::run(mode, 3);
         change(&mut fixture);
@@ -294,7 +299,7 @@ fn table<'a>(digest: &'a Digest<'_>, id: &str) -> &'a TableResult {
 #[test]
 fn a_table_has_the_ratio_to_its_base_ours_and_the_papers() {
     let mut fixture = barford::run(Mode::Quick, 3);
-    // Variation that replicates share does not widen the interval of their ratio.
+    // Variation that both sides of a replicate share does not widen the interval of the ratio.
     set(&mut fixture, "packets_per_MB", |r| {
         let shared = 1500.0 + 100.0 * f64::from(r.replicate);
         Some(if is(r, "policy", "h1.0") {
@@ -315,7 +320,7 @@ fn a_table_has_the_ratio_to_its_base_ours_and_the_papers() {
         .iter()
         .map(|row| row.section.as_str())
         .collect();
-    // A quick run has no 140 users, but the paper's figures for them are shown.
+    // A quick run does not measure 140 users, but the table shows the paper's figures for 140 users.
     assert_eq!(sections.len(), 9);
     assert_eq!(sections[0], "20 users, for 40 UE");
     let column = packets.column("Pa/MB").unwrap();
@@ -326,7 +331,7 @@ fn a_table_has_the_ratio_to_its_base_ours_and_the_papers() {
     let ours = relative.ours.unwrap();
     assert!((ours.value - 0.7).abs() < 1e-12);
     let interval = ours.interval.unwrap();
-    // Without noise, only the resolution remains.
+    // Without noise, the interval is as narrow as the resolution of the figures.
     assert!(
         interval.contains(0.7) && interval.high - interval.low < 0.002,
         "{interval:?}"
@@ -335,11 +340,11 @@ fn a_table_has_the_ratio_to_its_base_ours_and_the_papers() {
         (relative.published.unwrap() - 0.718).abs() < 0.001,
         "{relative:?}"
     );
-    // 0.201 million packets, as printed.
+    // The paper prints 0.201 million packets.
     let column = packets.column("Pa").unwrap();
     let published = packets.rows[0].data[0][column].published.unwrap();
     assert!((published.value - 201_000.0).abs() < 1e-6 && !published.derived);
-    // Kernel time is the sum of the server's own and that of its packets.
+    // Kernel time is the kernel time of the server itself plus the kernel time of its packets.
     let system = table(&digest, "T4");
     let (of, row) = (system.column("KER").unwrap(), &system.rows[0]);
     let Measured::Value { estimate, .. } = &row.data[0][of].ours else {
@@ -393,7 +398,7 @@ fn distributions_and_slopes_are_curves() {
     let fit = idle.fit.unwrap();
     assert!((fit.slope.value - barford::IDLE_KB).abs() < 2.0, "{fit:?}");
     assert!((fit.intercept - 20_000.0).abs() < 100.0, "{fit:?}");
-    // The positions are numbers of established connections, the levels are numbers of users.
+    // x is a number of established connections; the level is a number of users.
     assert!((idle.points[0].x - 5.0).abs() < 0.2 && idle.points[0].x != 5.0);
     assert_eq!(idle.points[0].level, 5.0);
     let memory = &curve("C-memory-httpd").panels[0].lines[0];
@@ -438,8 +443,7 @@ fn a_quick_run_prints_ratios_to_the_base_alone() {
 
 #[test]
 fn a_full_run_prints_everything() {
-    // A part of the tables, curves and claims, because the others are printed in the same way, and
-    // judging all claims takes long.
+    // Prints only some tables, curves and claims: all have the same form, and judging all claims takes long.
     let mut study = barford::study();
     study
         .tables
@@ -456,7 +460,7 @@ fn a_full_run_prints_everything() {
 
 #[test]
 fn the_report_has_tables_distributions_and_slopes() {
-    // FATHOMETER_BARFORD_FOLDER keeps the folder, so that the report can be opened in a browser.
+    // FATHOMETER_BARFORD_FOLDER sets a folder that is not deleted, so that the report can be opened in a browser.
     let scratch = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("FATHOMETER_BARFORD_FOLDER");
     let folder = kept.as_deref().map_or(scratch.path(), Path::new);
@@ -497,7 +501,7 @@ fn the_report_has_tables_distributions_and_slopes() {
     }
     let (_, bars) = page.split_once("F1 and F13: packets by class").unwrap();
     let (bars, _) = bars.split_once("</figure>").unwrap();
-    // Every bar has six parts; there is one bar for each policy at each load that was measured in each era.
+    // There is one bar, with six parts, for each policy, measured load and era.
     let bars_of_today = if kept.is_some() { 4 * 3 } else { 4 * 2 };
     let bars_of_1997 = if kept.is_some() { 4 * 3 } else { 2 };
     let parts = bars.matches("<rect class=\"part").count();

@@ -14,7 +14,7 @@ use fathometer_model::{CellKey, ReplicateRecord, Seed};
 
 use crate::common::{self, Fixture, run_info, write_report};
 
-/// A run of some cells of the main block, and of two pairs of equal cells.
+/// Returns a run with some cells of the main block and two pairs of equal cells.
 fn with_copies(replicates: u32) -> Fixture {
     let mut fixture = Fixture::whole(Mode::Full, replicates);
     fixture.keep(|r| r.block == "main" && r.cell.level("path") == Some("lan"));
@@ -67,7 +67,7 @@ fn a_planted_difference_between_copies_is_reported_and_equal_copies_are_not() {
     let mut fixture = with_copies(5);
     plant(&mut fixture, "h1.0x4", 1.2);
     let planted = equal_cells(&fixture);
-    // Two pairs, in time and packets.
+    // Two pairs of cells, each compared by time and by packets.
     assert_eq!(
         (plain.count.compared, plain.count.different),
         (4, 0),
@@ -82,7 +82,10 @@ fn a_planted_difference_between_copies_is_reported_and_equal_copies_are_not() {
         if is_planted(one) {
             assert_eq!(other.verdict, CopyVerdict::Different);
             let (before, after) = (one.ratio.unwrap(), other.ratio.unwrap());
-            assert!((after / before - 1.2).abs() < 1e-9, "{before} {after}");
+            assert!(
+                (after / before - 1.2).abs() < 1e-9,
+                "before {before}, after {after}"
+            );
         } else {
             assert_eq!(one.verdict, other.verdict);
             assert_eq!(one.interval, other.interval);
@@ -112,7 +115,7 @@ fn copies_without_an_interval_are_shown_and_not_counted() {
     assert_eq!(digest(&fixture, |digest| digest.equal_cells.clone()), None);
 }
 
-/// Ten pairs of equal cells of one metric with independent noise.
+/// Returns a run with ten pairs of equal cells, which have one metric with independent noise.
 fn noise(run: u64) -> Run {
     let draws = Seed(20).stream("equal cells").child(run);
     let mut cells: BTreeMap<CellKey, Vec<ReplicateRecord>> = BTreeMap::new();
@@ -163,14 +166,14 @@ fn noise_that_the_replicates_have_is_reported_in_one_comparison_of_twenty() {
         assert_eq!(count.expected_at_most, 2);
     }
     assert_eq!(compared, 2000);
-    // Expected: 100 differences, with a standard deviation of 10. A difference at the simultaneous
-    // level in 5 % of the runs, and a number above the bound in at most 1.2 % of the runs.
+    // Expected: 100 differences, with a standard deviation of 10. At the simultaneous level, 5 % of the runs have a
+    // difference. At most 1.2 % of the runs have more differences than the bound.
     assert!((70..=130).contains(&different), "{different}");
     assert!(together <= 20, "{together}");
     assert!(above <= 8, "{above}");
 }
 
-/// The figures of a run that its study names, as JSON.
+/// Returns the tables, claims and curves of a run as JSON.
 fn figures(fixture: &Fixture) -> [serde_json::Value; 3] {
     digest(fixture, |digest| {
         let summary = summary::json(digest);

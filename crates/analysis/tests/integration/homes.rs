@@ -1,5 +1,5 @@
-//! Other programs read the results: pandas, the client of Prometheus, and the performance panel of Chromium's developer
-//! tools for traces. Python's `jsonschema` also validates exports of page retrievals against the published structure of
+//! Tests that other programs read the results: pandas, the Python client of Prometheus and, for traces, the performance
+//! panel of Chromium's developer tools. Python's `jsonschema` validates exported page retrievals against schemas of
 //! their formats.
 
 #![expect(clippy::disallowed_types, reason = "other programs are processes")]
@@ -20,12 +20,12 @@ use crate::load::formats::{Sample, exposition};
 use crate::load::sample;
 use crate::retrieval_trace::run;
 
-/// The members that HAR 1.2 requires, and their types (<http://www.softwareishard.com/blog/har-12-spec/>).
+/// The schema of HAR 1.2: required members and their types (<http://www.softwareishard.com/blog/har-12-spec/>).
 const ARCHIVE: &str = include_str!("homes/har-1.2.schema.json");
-/// The Trace Event Format: a JSON object with the events of the kinds that we write.
+/// The schema of the Trace Event Format, for the kinds of events that Fathometer writes.
 const TRACE: &str = include_str!("homes/trace-event.schema.json");
 
-/// Prints the violations of a schema by each document as JSON.
+/// A Python script that lists the schema violations of each document.
 const JUDGE: &str = r#"
 import jsonschema
 schema, documents = given
@@ -35,10 +35,11 @@ faults = lambda one: [f"{e.json_path}: {e.message[:300]}" for e in validator.ite
 answer = [faults(one) for one in documents]
 "#;
 
-/// Runs a Python script with the variable `given` and returns its variable `answer`. `None` if a module is missing,
-/// unless `FATHOMETER_REQUIRE_TOOLS` is set. `packages` names the Debian packages of the modules.
+/// Runs a Python script with the variable `given` and returns its variable `answer`; `None` if a module is missing.
+/// With `FATHOMETER_REQUIRE_TOOLS=1`, panics instead of returning `None`. `packages` names the Debian packages of the
+/// modules.
 fn in_python(script: &str, given: &Value, packages: &str) -> Option<Value> {
-    // A missing module is not an error of the script.
+    // A missing module is reported separately from errors of the script.
     let script = format!(
         "import json, sys\ngiven = json.load(sys.stdin)\ntry:\n{}\nexcept ModuleNotFoundError:\n    sys.exit(77)\n\
          print(json.dumps(answer))\n",
@@ -74,14 +75,14 @@ fn in_python(script: &str, given: &Value, packages: &str) -> Option<Value> {
     }
 }
 
-/// The violations of the schema by each document.
+/// Returns the schema violations of each document.
 fn faults(schema: &str, documents: &[Value]) -> Option<Vec<Vec<String>>> {
     let schema: Value = serde_json::from_str(schema).unwrap();
     let faults = in_python(JUDGE, &json!([schema, documents]), "python3-jsonschema")?;
     Some(serde_json::from_value(faults).unwrap())
 }
 
-/// A copy without the member at a JSON pointer.
+/// Returns a copy of the document in which the object at a JSON pointer lacks a member.
 fn without(document: &Value, object: &str, member: &str) -> Value {
     let mut copy = document.clone();
     let object = copy.pointer_mut(object).unwrap().as_object_mut().unwrap();
@@ -145,7 +146,7 @@ fn a_trace_has_the_structure_of_the_trace_event_format() {
     }
 }
 
-/// Prints the samples of texts for Prometheus: names, labels and values.
+/// A Python script that parses Prometheus texts into samples: names, labels and values.
 const SAMPLES: &str = r#"
 from prometheus_client.parser import text_string_to_metric_families
 samples = lambda text: [[s.name, sorted(s.labels.items()), s.value]
@@ -181,7 +182,7 @@ fn the_client_of_prometheus_reads_the_samples_that_were_written() {
     }
 }
 
-/// Prints the mean of a metric by policy, and sums of the columns of a timeline.
+/// A Python script that computes the mean of a metric by policy, and the column sums of a timeline.
 const FRAMES: &str = r#"
 import io
 import pandas
@@ -223,8 +224,8 @@ fn pandas_reads_replicates_and_timelines_with_their_totals() {
     assert_eq!(frames[2], json!(sums));
 }
 
-/// Opens a trace in the performance panel and returns what its flame chart shows: names, starts and lengths in
-/// milliseconds, levels below the first of their track, and the names of the tracks.
+/// Opens a trace in the performance panel and returns the slices of its flame chart. A slice has a name, a start and a
+/// length in milliseconds, a level below the first level of its track, and the name of the track.
 const SHOW: &str = r#"
 const { TimelinePanel } = await import("./panels/timeline/timeline.js");
 const turn = () => new Promise(done => setTimeout(done, 25));
@@ -277,7 +278,7 @@ fn a_trace_opens_in_the_performance_panel_of_chromium_with_all_its_slices() {
         .iter()
         .map(|slice| {
             let track = slice[4].as_str().unwrap();
-            // A number follows the name of a thread in brackets.
+            // The name of a track is the name of its thread, followed by a number in brackets.
             let thread = track.rsplit_once(" (").map_or(track, |(name, _)| name);
             let times = (nanos(&slice[1], 1e6), nanos(&slice[2], 1e6));
             (
@@ -291,7 +292,7 @@ fn a_trace_opens_in_the_performance_panel_of_chromium_with_all_its_slices() {
     theirs.sort();
     assert!(ours.len() >= 7, "{ours:?}");
     assert_eq!(ours, theirs);
-    // Phases are below their exchange.
+    // The flame chart shows phases below their exchange.
     let level = |name: &str| {
         let mut slices = shown["slices"].as_array().unwrap().iter();
         slices.find(|slice| slice[0] == name).unwrap()[3].clone()

@@ -1,4 +1,4 @@
-//! Runs with known figures, and the verdicts on them.
+//! Tests of the verdicts on runs with known figures.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn part<'a>(verdict: &'a EraVerdict, environment: &str) -> &'a Part {
         .unwrap_or_else(|| panic!("no part {environment} in {verdict:#?}"))
 }
 
-/// The main block's cells of a claim, in one era, with five replicates.
+/// Returns a run of the main block in the era `1997`, with five replicates.
 fn main_block() -> Fixture {
     let mut fixture = Fixture::whole(Mode::Full, 5);
     fixture.keep(|r| r.block == "main" && r.cell.level("era") == Some("1997"));
@@ -49,8 +49,8 @@ fn set(fixture: &mut Fixture, metric: &str, value: impl Fn(&ReplicateRecord) -> 
 fn replicates_that_share_their_noise_are_compared_pair_by_pair() {
     let study = common::study();
     let mut fixture = main_block();
-    // The serial policy takes 1.5 times as long in every replicate, but replicates vary by a factor of three.
-    // So pairs give the ratio exactly, and unpaired cells hardly show its direction.
+    // The serial policy takes 1.5 times as long in every replicate, but replicates vary by a factor of three. Pairs
+    // therefore give the exact ratio, and unpaired cells hardly show its direction.
     set(&mut fixture, "elapsed_s", |r| {
         let noise = 1.0 + f64::from(r.replicate) / 2.0;
         let serial = r.cell.level("policy") == Some("h1.1");
@@ -61,11 +61,11 @@ fn replicates_that_share_their_noise_are_compared_pair_by_pair() {
     let httpd = part(&paired, "wan httpd");
     assert_eq!((httpd.n, httpd.sides), (5, Sides::Paired));
     let interval = httpd.interval.unwrap();
-    // Only the resolution of a time remains.
+    // The interval is as narrow as the resolution of a time.
     assert!(interval.low < 1.5 && 1.5 < interval.high);
     assert!(interval.high - interval.low < 0.001, "{interval:?}");
 
-    // One replicate of one side is invalid: the numbers no longer agree, and the interval is wide.
+    // One replicate of one side is invalid: the sides cannot be paired, and the interval is wide.
     let cell = [
         ("policy", "h1.1"),
         ("path", "wan"),
@@ -77,7 +77,7 @@ fn replicates_that_share_their_noise_are_compared_pair_by_pair() {
     assert_eq!(unpaired.verdict, Verdict::Undecided);
     assert_eq!(unpaired.leaning, Some(Verdict::Holds));
     assert!(unpaired.replicates_to_decide.is_some_and(|n| n > 5));
-    // Servers whose service times were calibrated with the paper's figures do not count.
+    // Servers whose service times were calibrated with the paper's figures do not count towards the verdict.
     let jigsaw = part(&unpaired, "wan embedded-jigsaw");
     assert!(jigsaw.calibrated && !jigsaw.counts);
     assert_eq!(jigsaw.verdict, Verdict::Holds);
@@ -167,7 +167,8 @@ fn an_environment_that_was_not_measured_is_said_and_does_not_decide() {
 
 #[test]
 fn a_partial_run_is_never_read_as_another_cell() {
-    // Only the deflated cell was measured: the identity cell is missing, and no other cell replaces it.
+    // Only the deflated cell was measured. The identity cell is missing, and the judgement must not use another cell
+    // instead.
     let mut fixture = main_block();
     fixture.keep(|r| {
         r.cell.level("policy") != Some("h1.1-pipeline") || r.cell.level("coding") == Some("deflate")
@@ -229,13 +230,13 @@ fn a_count_that_is_one_in_every_replicate_is_not_none() {
         let is_without = |part: &&Part| part.label == "stalls without Nagle";
         verdict.parts.iter().find(is_without).unwrap().clone()
     };
-    // The claim is `= 0`. A constant count has no rounding error: each replicate contradicts it.
+    // The claim is `= 0`. A constant count of 1 has no rounding error: each replicate contradicts the claim.
     let one = judged(&|_| 1.0);
     assert_eq!(one.verdict, Verdict::Reversed);
     assert_eq!(one.simultaneous_verdict, Verdict::Reversed);
     assert_eq!(one.interval.map(|i| (i.low, i.high)), Some((1.0, 1.0)));
     assert_eq!(one.p_value, Some(0.0));
-    // Replicates that agree with the claim do not prove it: the resolution remains the floor.
+    // If all replicates are 0, the interval is still as wide as the resolution of a count.
     let none = judged(&|_| 0.0);
     assert_eq!(none.verdict, Verdict::Holds);
     assert!(none.interval.unwrap().high > 0.5 && none.p_value.unwrap() > 0.0);
@@ -289,7 +290,7 @@ fn several_cells_in_one_place_are_named_and_not_guessed_among() {
 fn closeness_is_against_the_published_and_relative_where_asked() {
     let study = common::study();
     let mut fixture = main_block();
-    // All times are doubled: no figure is close, but every ratio between policies is.
+    // All times are doubled: no figure is close to the paper's figure, but every ratio between policies is close.
     set(&mut fixture, "elapsed_s", |r| {
         let (first, revalidate) = match (r.cell.level("policy")?, r.cell.level("coding")?) {
             ("h1.0x4", _) => (4.17, 2.96),
@@ -322,7 +323,7 @@ fn closeness_is_against_the_published_and_relative_where_asked() {
 fn an_explanation_stands_beside_the_figures_that_miss() {
     let explanation = "\n[[explanation]]\nacceptance = \"packets\"\ntables = [\"T8\"]\n\
                        groups = [\"first\"]\ntext = \"Because of the modem.\"\n";
-    // Without the paper's own explanations, only this one must be found.
+    // Removes the paper's own explanations, so that only this explanation can be found.
     let shipped = include_str!("../../../../papers/nielsen97/tables.toml");
     let (before, after) = shipped.split_once("\n[[explanation]]").unwrap();
     let (_, after) = after.split_once("\n# ----").unwrap();
@@ -442,8 +443,8 @@ fn a_replicate_recorded_twice_counts_once() {
     assert_eq!(cell.state(), CellState::Valid);
 }
 
-/// The block of content techniques: bytes with style sheets and with PNG, and the time of all techniques together as
-/// a share of the time of the others.
+/// Returns a run of the content block. The arguments are the bytes with style sheets, the bytes with PNG, and the time
+/// with all techniques relative to the time of the other cells.
 fn contents(style_sheet: f64, png: f64, all: f64) -> Fixture {
     let mut fixture = Fixture::whole(Mode::Full, 5);
     fixture.keep(|r| r.block == "content");

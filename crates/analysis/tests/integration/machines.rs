@@ -1,4 +1,4 @@
-//! Runs over several machines with known differences between them.
+//! Tests of runs over several machines with known differences between the machines.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use fathometer_model::ReplicateRecord;
 
 use crate::common::{self, Fixture};
 
-/// The main block in one era with six replicates: merged from `ranks` machines, or from one machine if not
-/// `is_merged`.
+/// Returns a run of the main block in one era with six replicates. The run is merged from `ranks` machines if
+/// `is_merged`, and is from one machine otherwise.
 fn run_of(ranks: u32, is_merged: bool) -> Fixture {
     let mut fixture = Fixture::whole(Mode::Full, 6);
     fixture.keep(|r| r.block == "main" && r.cell.level("era") == Some("1997"));
@@ -57,7 +57,7 @@ fn claim(fixture: &Fixture, study: &StudyData, claim: &str) -> EraVerdict {
     })
 }
 
-/// The first part of a claim that compares elapsed times.
+/// Returns the first part of a claim that compares elapsed times.
 fn part(verdict: &EraVerdict) -> &Part {
     let mut parts = verdict.parts.iter();
     parts
@@ -78,14 +78,14 @@ fn a_machine_that_is_slower_in_all_cells_changes_no_comparison() {
     let (one, three) = (one.interval.unwrap(), three.interval.unwrap());
     assert!(
         (one.low / three.low - 1.0).abs() < 0.02,
-        "{one:?} {three:?}"
+        "one machine {one:?}, three machines {three:?}"
     );
     assert!(
         (one.high / three.high - 1.0).abs() < 0.02,
-        "{one:?} {three:?}"
+        "one machine {one:?}, three machines {three:?}"
     );
 
-    // The difference is shown: 1.5 and 0.7 over the geometric mean of all.
+    // The digest has the differences: 1.5 and 0.7 divided by the geometric mean of all machines.
     let differences = with(&merged, &study, |digest| digest.machine_differences.clone());
     let elapsed = differences
         .iter()
@@ -100,7 +100,7 @@ fn a_machine_that_is_slower_in_all_cells_changes_no_comparison() {
     assert!(elapsed.within_pct.unwrap() < 3.0, "{elapsed:?}");
     let text = with(&merged, &study, terminal::render);
     assert!(
-        text.contains("Machines: each machine divided by the mean of all machines"),
+        text.contains("Machines: ratio of each machine to the mean of all machines"),
         "{text}"
     );
     assert!(text.contains("rank 2"), "{text}");
@@ -124,7 +124,7 @@ fn machines_that_differ_in_a_comparison_are_its_sample() {
     assert!(
         of_machines
             .remark
-            .contains("interval is that of 3 machines"),
+            .contains("sample is the means of 3 machines"),
         "{of_machines:?}"
     );
     // Without the machines, the intervals of the same records are too narrow.
@@ -173,7 +173,7 @@ fn replicates_without_a_partner_are_left_out_of_comparisons_between_machines() {
     assert_eq!(unmatched[0].1, Sides::Independent);
     assert!(
         (parts[0].2 / unmatched[0].2 - 1.0).abs() > 0.1,
-        "{parts:?} {unmatched:?}"
+        "three machines {parts:?}, one machine {unmatched:?}"
     );
 }
 
@@ -195,7 +195,7 @@ fn a_missing_machine_is_named_and_the_report_has_the_facts_of_all_others() {
         "2 machines",
         "processor 0",
         "processor 2",
-        "How much the machines differ",
+        "Differences between the machines",
     ] {
         assert!(page.contains(told), "{told}");
     }

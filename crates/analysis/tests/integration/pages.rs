@@ -1,5 +1,5 @@
-//! The pages of the documentation that are the output of commands: `docs/ledger.md` and the table of
-//! `docs/statistics.md`. With `FATHOMETER_UPDATE_PAGES` set, the tests write them.
+//! Tests of the documentation that is the output of commands: `docs/ledger.md` and the table of `docs/statistics.md`.
+//! With `FATHOMETER_UPDATE_PAGES` set, the tests write both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ fn ledger(folders: &[PathBuf]) -> Ledger {
     Ledger::of(&papers, &runs)
 }
 
-/// The ledger of all published runs. Judging them takes long, so several tests share it.
+/// The ledger of all published runs. Several tests share this ledger, because judging the runs takes long.
 static PUBLISHED: LazyLock<Ledger> =
     LazyLock::new(|| ledger(&run_folders(&root().join("runs/published")).unwrap()));
 
@@ -89,11 +89,11 @@ fn the_ledger_page_is_what_the_command_prints_and_has_every_claim() {
     }
     assert!(
         fs::read_to_string(&path).unwrap() == page,
-        "docs/ledger.md is stale: fathometer ledger --markdown > docs/ledger.md"
+        "docs/ledger.md is stale: run fathometer ledger --markdown > docs/ledger.md"
     );
 }
 
-/// The numbers of the tables and figures that the papers print.
+/// For each paper, its number of tables and its number of figures.
 const PRINTED: [(&str, u32, u32); 5] = [
     ("nielsen97", 11, 1),
     ("barford98", 10, 13),
@@ -136,7 +136,7 @@ fn every_softened_bound_stands_beside_the_published_one() {
     }
 }
 
-/// A published run with enough decided claims.
+/// A published run with enough decided claims for these tests.
 const RUN: &str = "2026-11-22-2-core-vm-fujinoki03";
 
 /// Copies the records of [`RUN`].
@@ -234,7 +234,7 @@ fn the_page_has_the_tables_that_the_command_prints() {
     }
 }
 
-/// The claim, era and verdict of each bracket in the page of findings, as in `[N01 1997: holds]`.
+/// Returns the claim, era and verdict of each bracket in docs/findings.md, as in `[N01 1997: holds]`.
 fn brackets(text: &str) -> Vec<(String, String, String)> {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let inside = words
@@ -263,7 +263,7 @@ fn each_finding_is_a_verdict_of_the_ledger_that_stands() {
     };
     let wrong: Vec<_> = named.iter().filter(|found| !has(found)).collect();
     assert!(wrong.is_empty(), "not in docs/ledger.md: {wrong:?}");
-    // The page must not select among the verdicts that stand.
+    // docs/findings.md must list every verdict that the ledger marks as `stands`.
     let standing = ledger.lines().filter(|row| row.contains(", stands**"));
     let left_out: Vec<&str> = standing
         .filter(|row| {

@@ -1,5 +1,5 @@
-//! The published runs, computed again from their raw records by a script that shares no code with the program, and
-//! their packets, counted again by tshark.
+//! Recomputes the published runs from their raw records with a script that shares no code with the program, and counts
+//! their packets with tshark.
 
 #![expect(clippy::disallowed_types, reason = "other programs are processes")]
 
@@ -21,7 +21,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Whether a program is installed; `FATHOMETER_REQUIRE_TOOLS` requires it.
+/// Returns whether a program is installed. With `FATHOMETER_REQUIRE_TOOLS=1`, panics if it is not installed.
 fn is_there(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).output();
     if output.is_ok_and(|output| output.status.success()) {
@@ -33,7 +33,7 @@ fn is_there(program: &str, arguments: &[&str]) -> bool {
     false
 }
 
-/// Python 3.11 or later.
+/// Returns whether Python 3.11 or later is installed.
 fn has_python() -> bool {
     is_there("python3", &["-c", "import tomllib"])
 }
@@ -44,7 +44,7 @@ fn script(run: &Path, options: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// The results of the script for a run. Its exit code is 1 if anything differs.
+/// Runs the script on a run and returns its results. The exit code of the script is 1 if a figure differs.
 fn recomputed(run: &Path, options: &[&str]) -> Value {
     let output = script(run, &[options, &["--json"]].concat());
     let said = String::from_utf8_lossy(&output.stderr);
@@ -62,7 +62,7 @@ fn differences(found: &Value) -> &[Value] {
     found["differ"].as_array().unwrap()
 }
 
-/// The published runs of studies.
+/// Returns the folders of all published runs of studies.
 fn runs() -> Vec<PathBuf> {
     let folders = fs::read_dir(root().join("runs/published")).unwrap();
     let mut runs: Vec<PathBuf> = folders
@@ -88,7 +88,10 @@ fn every_entry_of_every_published_table_and_curve_is_what_the_records_say() {
         compared += found["compared"].as_u64().unwrap();
         printed += found["printed"].as_u64().unwrap();
     }
-    assert!(compared > 5000 && printed > 3000, "{compared} {printed}");
+    assert!(
+        compared > 5000 && printed > 3000,
+        "{compared} compared, {printed} printed"
+    );
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn tshark_counts_the_packets_of_cells_drawn_at_random_as_their_records_do() {
     }
 }
 
-/// A copy of some files of a small run.
+/// Copies some files of a small run to a temporary folder.
 fn copy(files: &[&str]) -> tempfile::TempDir {
     let runs = runs();
     let is_small = |run: &&PathBuf| run.to_string_lossy().contains("barford98-packets");
@@ -133,8 +136,7 @@ fn a_record_that_was_changed_after_its_summary_is_found() {
         !differences(&recomputed(copy.path(), &[])).is_empty()
     };
     assert!(!differ(&records));
-    // First a replicate is removed, then the figures of one replicate are increased by a
-    // ten-thousandth.
+    // The test first removes a replicate. Then it increases the figures of one replicate by a factor of 1.0001.
     let (_, rest) = records.split_once('\n').unwrap();
     assert!(differ(rest));
     let mut first: Value = serde_json::from_str(records.lines().next().unwrap()).unwrap();
@@ -154,7 +156,7 @@ fn a_digit_that_was_changed_in_a_report_is_found() {
     let page = fs::read_to_string(&path).unwrap();
     let found = recomputed(copy.path(), &[]);
     assert!(differences(&found).is_empty() && found["printed"].as_u64() > Some(0));
-    // The last digit of the first figure of the first table is changed.
+    // Changes the last digit of the first figure in the first table.
     let mark = "<td class=\"value first\"><a href=\"";
     let figure = page.find(mark).unwrap() + mark.len();
     let end = figure + page[figure..].find("</a>").unwrap();

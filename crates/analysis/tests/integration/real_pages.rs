@@ -1,4 +1,4 @@
-//! The published sizes of real pages and images: the records that claims are judged on agree with the tables of files.
+//! Tests that the records of the published sizes of real pages and images agree with the tables of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,7 +10,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs/published/2026-11-25-debian-pages")
 }
 
-/// The lines of a table, each by the names of its columns.
+/// Returns the lines of a table. Each line is a map from column name to value.
 fn table(name: &str) -> Vec<BTreeMap<String, String>> {
     let text = fs::read_to_string(folder().join(name)).unwrap();
     let mut lines = text
@@ -65,7 +65,10 @@ fn records_of_pages_are_the_means_of_their_packages() {
         let recorded = cell.values("deflate_ratio");
         assert_eq!(recorded.len(), means.len(), "{case}");
         for ((_, recorded), mean) in recorded.iter().zip(means) {
-            assert!((recorded - mean).abs() < 1e-12, "{case}: {recorded} {mean}");
+            assert!(
+                (recorded - mean).abs() < 1e-12,
+                "{case}: record {recorded}, table {mean}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The report and the summary over a synthetic run.
+//! Tests of the report and the summary of a synthetic run.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use fathometer_analysis::{summary, terminal};
 use crate::browser;
 use crate::common::{self, Fixture, without_scripts, write_report};
 
-/// A run with every feature: side blocks, plots, invalid cells.
+/// Writes a run with every feature: side blocks, plots, invalid cells.
 fn everything(folder: &Path) {
     let mut fixture = Fixture::whole(Mode::Full, 5);
     let late = "down: lateness p99 1.9 ms, limit 0.1 ms";
@@ -41,7 +41,7 @@ fn everything(folder: &Path) {
 
 #[test]
 fn the_report_is_whole_and_stands_alone() {
-    // FATHOMETER_REPORT_FOLDER keeps the folder, so that the report can be opened in a browser.
+    // FATHOMETER_REPORT_FOLDER sets a folder that is not deleted, so that the report can be opened in a browser.
     let scratch = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("FATHOMETER_REPORT_FOLDER");
     let folder = kept.as_deref().map_or(scratch.path(), Path::new);
@@ -63,8 +63,8 @@ fn the_report_is_whole_and_stands_alone() {
     assert!(page.contains("lateness p99 1.9 ms, limit 0.1 ms"));
     assert!(page.contains("this kernel&#39;s is 40 ms") || page.contains("this kernel's is 40 ms"));
     assert!(page.contains("data:image/svg+xml;base64,"));
-    // The page fetches nothing and runs one script, whose hash is in its policy: every reference is a fragment, a
-    // data URI or a file of the run beside it.
+    // The page runs one script, whose hash is in the content security policy. The page fetches nothing: every reference
+    // is a fragment, a data URI or a file in the folder of the run.
     assert_eq!(page.matches("<script>").count(), 1);
     assert!(page.contains("default-src 'none'") && page.contains("script-src 'sha256-"));
     let page = without_scripts(&page);
@@ -155,8 +155,8 @@ fn the_summary_has_the_figures_for_programs() {
     assert_eq!(summary["closeness"][0]["comparisons"][0]["table"], "T8");
 }
 
-/// A page with the report in a frame as wide as a telephone; it prints by how many pixels the report
-/// exceeds the frame.
+/// A page with the report in a frame as wide as a phone. Its script stores three lengths in pixels: the width of the
+/// frame, the overflow of the report, and the distance of the navigation from the top.
 const FRAME: &str = r#"<!doctype html><body><iframe src="report.html" width="390" height="844"></iframe>
 <script>
 const frame = document.querySelector("iframe");
@@ -182,6 +182,6 @@ fn the_report_fits_a_telephone_and_its_navigation_stays_in_view() {
     write_report(folder, &common::study());
     fs::write(folder.join("frame.html"), FRAME).unwrap();
     let (seen, _) = browser::open(&chromium, folder, "frame.html", &[]);
-    // Nothing is wider than the window, and the navigation is at its top.
+    // Nothing is wider than the window, and the navigation is at the top of the window.
     assert_eq!(seen, "390 0 0");
 }

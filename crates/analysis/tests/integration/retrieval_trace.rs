@@ -1,4 +1,4 @@
-//! Page retrievals for other programs, from the records of a run.
+//! Tests of page retrievals that are exported for other programs from the records of a run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::common::{self, Fixture, write_report};
 
-/// Two pipelined exchanges, and one without a response; the last line is truncated, as in a killed run.
+/// Two pipelined exchanges, and one exchange without a response. The last line is truncated, as in a killed run.
 const EXCHANGES: &str = r#"
 {"exchange":0,"connection":0,"method":"GET","target":"/a","planned":1000000,"sent":3000000,"first_byte":5000000,"last_byte":9000000,"request_head":100,"request_body":0,"response_head":200,"response_body":3000,"status":200,"outcome":{"outcome":"complete"}}
 {"exchange":1,"connection":0,"method":"GET","target":"/b","planned":3000000,"sent":4000000,"first_byte":9000000,"last_byte":9500000,"request_head":100,"request_body":0,"response_head":200,"response_body":40,"status":304,"outcome":{"outcome":"complete"},"named_by":"/a"}
@@ -21,7 +21,7 @@ const EXCHANGES: &str = r#"
 const CONNECTIONS: &str = r#"{"connection":0,"opened":1000000,"established":3000000,"closed":9600000,"exchanges":2,"sent":200,"received":3440,"close":{"reason":"finished"}}
 "#;
 
-/// A run in which the first replicate kept its records.
+/// Returns a run whose first replicate has records of exchanges.
 pub fn run() -> (tempfile::TempDir, Run) {
     let folder = tempfile::tempdir().unwrap();
     let mut fixture = Fixture::whole(Mode::Quick, 1);
@@ -105,8 +105,8 @@ fn the_report_draws_a_waterfall_with_causes() {
     // The replicate in the list of all cells links to the waterfall.
     assert!(section.contains("id=\"waterfall-0\""));
     assert!(page.contains("<a href=\"#waterfall-0\">waterfall and packets</a>"));
-    // The connection is opened first. The second request waits for its turn. The path of the synthetic run has no round
-    // trip, so the wait for the first byte is unknown.
+    // The connection is opened first. The second request waits behind the first request. The path of the synthetic run
+    // has no round trip, so the wait for the first byte is unknown.
     for title in [
         "/a: round trip, 0.000 to 2.00 ms",
         "/a: unknown, 2.00 to 8.00 ms",
@@ -160,7 +160,7 @@ fn the_graph_of_a_replicates_packets_is_drawn_beside_its_waterfall() {
     );
     assert!(figure.contains("Aggregated.") && !figure.contains("server </script>"));
     assert!(few.contains("How to read a time-sequence graph"));
-    // A report has a bounded number of points, and states what it leaves out.
+    // A report has at most 300 000 points, and states the number of graphs that it leaves out.
     let many = page(300_001);
     assert!(!many.contains("<figure class=\"sequence\">"));
     assert!(

@@ -27,7 +27,7 @@ for left, right in samples:
 print(json.dumps([[float(end) for end in ends] for ends in answers]))
 ";
 
-/// Positive samples, of equal and of different sizes.
+/// Returns pairs of samples of positive values, with equal and with different sizes.
 fn samples() -> Vec<(Vec<f64>, Vec<f64>)> {
     let draws = Seed(11).stream("scipy");
     let sample = |first: u64, n: u64, scale: f64| -> Vec<f64> {

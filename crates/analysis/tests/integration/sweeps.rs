@@ -1,5 +1,5 @@
-//! Claims on curves, curves as text, as charts and as data, over synthetic load studies whose knees,
-//! trends and orders are known.
+//! Tests of claims on curves, and of curves as text, charts and data. The synthetic load studies have known knees,
+//! trends and rankings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ fn verdicts(fixture: &Fixture, study: &StudyData) -> Vec<(String, EraVerdict)> {
         .collect()
 }
 
-/// One claim's verdict; the other claims and the curves are not computed.
+/// Returns the verdict on one claim, without computing the other claims and the curves.
 fn verdict_of(fixture: &Fixture, id: &str) -> EraVerdict {
     let mut study = almeida::study();
     study.claims.retain(|claim| claim.id == id);
@@ -49,7 +49,7 @@ fn part<'a>(verdict: &'a EraVerdict, label: &str, environment: &str) -> &'a Part
         .parts
         .iter()
         .find(|part| part.label.contains(label) && part.environment_text() == environment);
-    found.unwrap_or_else(|| panic!("no {label:?} in {environment:?}: {:#?}", verdict.parts))
+    found.unwrap_or_else(|| panic!("no part {label:?} in {environment:?}: {:#?}", verdict.parts))
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_knee_is_reported_with_the_level_before_it() {
     let verdict = verdict_of(&almeida::run(Mode::Quick, 5), "A01");
     let knee = part(&verdict, "clients at the knee", "httpd almeida-a");
     assert_eq!(knee.value, Some(8.0));
-    // The system is exhausted at 7.6 clients; the measured levels are 4 and 8.
+    // The system is saturated at 7.6 clients; the measured levels are 4 and 8.
     let interval = knee.interval.unwrap();
     assert!((interval.low - 4.0).abs() < 0.01 && (interval.high - 8.0).abs() < 0.01);
     let crossing = part(&verdict, "asymptotes", "httpd almeida-a");
@@ -163,8 +163,7 @@ fn amounts_short_of_the_bound_hold_weaker() {
 
 #[test]
 fn noise_alone_reverses_no_order() {
-    // Three servers that differ only by noise: each leads somewhere, but no interval supports a change of
-    // order.
+    // Three servers differ only by noise: each is the best at some level, but no interval supports a change of ranking.
     let mut fixture = almeida::run(Mode::Quick, 5);
     set(&mut fixture, "connections_per_s", |r| {
         let noise = fathometer_model::Seed(r.seed)
@@ -181,7 +180,8 @@ fn noise_alone_reverses_no_order() {
 fn the_pair_that_changes_places_is_named() {
     let verdict = verdict_of(&almeida::run(Mode::Quick, 5), "A10");
     let ranking = &verdict.parts[0];
-    // Under workload A, nginx has more, above all where httpd is exhausted; under B it has less.
+    // Under workload A, nginx has the higher rate, most of all where httpd is saturated; under B, nginx has the lower
+    // rate.
     let expected = "httpd is above nginx at almeida-b clients 2, nginx above httpd at almeida-a";
     assert!(ranking.remark.starts_with(expected), "{ranking:#?}");
     let interval = ranking.interval.unwrap();
@@ -237,11 +237,8 @@ fn a_test_whose_condition_did_not_occur_is_not_tested() {
     let factor = verdict_of(&fixture, "A03");
     let errors = part(&factor, "where errors exceed", "embedded");
     assert_eq!(errors.verdict, Verdict::NotTested);
-    assert_eq!(
-        errors.remark,
-        "error_pct is nowhere above 1, up to clients 64"
-    );
-    // The rest of the claim holds, with a remark about the missing level.
+    assert_eq!(errors.remark, "error_pct is never above 1 up to clients 64");
+    // The other parts of the claim hold, with a remark about the missing level.
     assert_eq!(factor.verdict, Verdict::Holds);
     assert!(
         factor.remark.contains("1 of 23 not measured"),
@@ -280,7 +277,9 @@ fn what_does_not_fit_a_sweep_is_refused_with_what_is_known() {
     );
     let error = broken("along = \"clients\"", "along = \"server\"");
     assert!(
-        error.contains("server is not numeric, as its level \"embedded\" shows"),
+        error.contains(
+            "server cannot be the axis of a curve: its level \"embedded\" is not numeric"
+        ),
         "{error}"
     );
     let error = broken("metric = \"cpu_total_pct\"", "metric = \"cpu_pct\"");
@@ -323,7 +322,7 @@ fn what_does_not_fit_a_sweep_is_refused_with_what_is_known() {
     );
     let error = broken("among = \"server\", ", "");
     assert!(
-        error.contains("ranking of connections_per_s does not fit among"),
+        error.contains("ranking of connections_per_s needs among"),
         "{error}"
     );
     let error = broken("above = 1 }", "above = 1, share = 0.9 }");
@@ -344,7 +343,10 @@ fn a_curve_of_what_is_not_declared_is_refused() {
         "{error}"
     );
     let error = broken("along = \"clients\"", "along = \"workload\"");
-    assert!(error.contains("workload is not numeric"), "{error}");
+    assert!(
+        error.contains("workload cannot be the axis of a curve"),
+        "{error}"
+    );
     let error = broken("metric = \"saturation_clients\"", "metric = \"saturation\"");
     assert!(
         error.contains("no published metric is called \"saturation\"; there are"),
@@ -376,7 +378,7 @@ fn a_full_run_prints_some_of_many_levels() {
 
 #[test]
 fn the_report_has_the_curves_and_stands_alone() {
-    // FATHOMETER_SWEEP_FOLDER keeps the folder, so that the report can be opened in a browser.
+    // FATHOMETER_SWEEP_FOLDER sets a folder that is not deleted, so that the report can be opened in a browser.
     let scratch = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("FATHOMETER_SWEEP_FOLDER");
     let folder = kept.as_deref().map_or(scratch.path(), std::path::Path::new);
@@ -402,12 +404,12 @@ fn the_report_has_the_curves_and_stands_alone() {
             "{absent}"
         );
     }
-    // Three lines of 16 levels in each of four panels, one of them broken at an invalid level.
+    // Each of four panels has three lines of 16 levels; one of the three lines is broken at an invalid level.
     let (_, figure) = page.split_once("id=\"F1-today\"").unwrap();
     let (figure, _) = figure.split_once("</figure>").unwrap();
     let count = |text: &str| figure.matches(text).count();
     assert_eq!(count("<polyline"), 4 * 3 + 4);
-    // The legend has marks too.
+    // The three marks of the legend are also counted.
     assert_eq!(count("class=\"point "), 4 * (3 * 16 - 1) + 3);
     assert_eq!(count("class=\"knee "), 2 * 3);
     // The paper gives 10 and 20 clients, in every panel.
@@ -454,8 +456,8 @@ fn curves_are_exported_a_point_a_line() {
     );
 }
 
-/// A report as on paper, in a frame as wide as the text on a sheet of A4 (184 mm); it prints the heights of its charts
-/// and the number of their rows.
+/// A page with the printed form of a report, in a frame as wide as the text on a sheet of A4 (184 mm). Its script
+/// stores the number of rows and the height in pixels of each chart.
 const SHEET: &str = r#"<!doctype html><body><iframe src="paper.html" width="695" height="1017"></iframe>
 <script>
 const frame = document.querySelector("iframe");
@@ -487,13 +489,13 @@ fn two_charts_of_two_rows_fit_on_a_sheet_of_paper() {
             (rows.parse().unwrap(), height.parse().unwrap())
         })
         .collect();
-    // 297 mm without margins of 14 mm are 1017 px.
+    // A sheet of 297 mm with two margins of 14 mm has 1017 px for text.
     let fits = |&(rows, height): &(u32, u32)| rows > 2 || (height > 100 && height <= 1017 / 2);
     assert!(charts.iter().all(fits), "{charts:?}");
     assert!(charts.iter().any(|(rows, _)| *rows == 2), "{charts:?}");
 }
 
-/// The main block as a sweep study measures it: a replicate has all numbers of users.
+/// Converts the main block to the form of a sweep study: each replicate has all numbers of users.
 fn as_sweeps(fixture: &mut Fixture) {
     let mut sweeps: BTreeMap<(CellKey, u32), ReplicateRecord> = BTreeMap::new();
     for record in fixture.records.drain(..) {

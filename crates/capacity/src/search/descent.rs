@@ -1,8 +1,7 @@
 //! Lowers the load while no load meets an SLO, and ends where no lower load is likely to meet it.
 //!
-//! At a low load a short trial has few exchanges, and a server that fails intermittently may answer all of them. Such
-//! a trial therefore counts as one that meets the SLO only if it would be unlikely at the share of bad exchanges that
-//! the next higher load has.
+//! At a low load a short trial has few exchanges, and a server that fails intermittently may answer all of them. Such a
+//! trial therefore counts as meeting the SLO only if it is unlikely at the next higher load's share of bad exchanges.
 
 use super::Search;
 use crate::goal::GROWTH;
@@ -11,8 +10,8 @@ use crate::trial::{Purpose, TrialPlan, TrialRecord};
 
 /// Loads below this share of the first load are not tried.
 const LEAST: f64 = 1e-4;
-/// A trial without a bad exchange counts as meeting the SLO only if it is unlikely at the share of the next higher load:
-/// with a probability of at most e to the power of minus this number, 2 %.
+/// A trial without a bad exchange counts as meeting the SLO only if it is unlikely at the next higher load's share of
+/// bad exchanges: its probability there is at most e^-4, 2 %.
 const UNLIKELY: f64 = 4.0;
 /// The share of bad exchanges is compared between loads that differ at least by this factor.
 const APART: f64 = GROWTH * GROWTH;
@@ -24,15 +23,16 @@ const SAME_ODDS: f64 = 0.5;
 const OVERLOAD: f64 = 0.5;
 /// Maximum number of trials that try to certify a violation at one load.
 const MOST_TRIALS: usize = 2;
-/// The minimum numbers of exchanges, and of bad exchanges, at lower loads for a comparison of the shares.
+/// The minimum number of exchanges, and the minimum number of bad exchanges, at lower loads for a comparison of the
+/// shares.
 const LEAST_EXCHANGES: f64 = 20.0;
 const LEAST_BAD: f64 = 3.0;
-/// Number of tests of loads that seemed to work after which the shares of bad exchanges are compared.
+/// The shares of bad exchanges are compared after this number of refuted tests at loads that seemed to work.
 const REFUTED: u32 = 3;
 /// At most this number of loads is listed in a message.
 const MOST_LISTED: usize = 4;
 
-/// Counts of all valid trials at a load, or at several loads up to it, for one SLO.
+/// Counts of all valid trials for one SLO, at one load or at all loads up to that load.
 #[derive(Debug, Clone, Copy)]
 struct AtLoad {
     load: f64,
@@ -64,13 +64,13 @@ impl AtLoad {
 }
 
 impl State {
-    /// Whether a trial with this number of independent exchanges, none of them bad, counts as meeting the SLO.
+    /// Whether a trial with this number of independent exchanges and no bad exchange counts as meeting the SLO.
     pub(super) fn is_spotless_enough(&self, load: f64, exchanges: f64) -> bool {
         exchanges > 0.0 && exchanges >= self.spotless_exchanges(load)
     }
 
-    /// The number of exchanges from which it is unlikely that none is bad, at the share of the lowest load that seems
-    /// to fail; 0 if `load` is not lower than that load.
+    /// Returns the smallest number of exchanges for which a trial without a bad exchange is unlikely. The assumed share
+    /// of bad exchanges is the share at the lowest load that seems to fail. Returns 0 if `load` is not below that load.
     fn spotless_exchanges(&self, load: f64) -> f64 {
         let Some(failing) = self.seems.1.filter(|failing| load < *failing) else {
             return 0.0;
@@ -82,8 +82,8 @@ impl State {
 }
 
 impl Search {
-    /// The next trial for an SLO that seems to be violated at all loads tried, of which `smallest` is the lowest;
-    /// `None` if the search for this SLO is given up.
+    /// Returns the next trial for an SLO that seems to be violated at every tried load. `smallest` is the lowest tried
+    /// load. Returns `None` if the search for this SLO is given up.
     pub(super) fn descend(&mut self, place: usize, smallest: f64) -> Option<TrialPlan> {
         let next = self.goal.lower(smallest);
         let is_possible =
@@ -106,9 +106,9 @@ impl Search {
         None
     }
 
-    /// Ends the search for an SLO if loads that seemed to work did so by chance: several were tested, none met the SLO,
-    /// and the share of bad exchanges does not fall with the load. A test of a much lower load shows this, and the
-    /// violation is then certified. Returns the next trial, and whether the search for this SLO has ended.
+    /// Ends the search for an SLO if loads seemed to work by chance: several loads were tested, no tested load met the
+    /// SLO, and the share of bad exchanges does not fall with the load. A test of a much lower load checks the share,
+    /// and the violation is then certified. Returns the next trial, and whether the search for this SLO has ended.
     pub(super) fn end_without_capacity(&mut self, place: usize) -> (Option<TrialPlan>, bool) {
         let state = &self.states[place];
         if state.works.is_some() || state.works_tests < REFUTED {
@@ -132,8 +132,8 @@ impl Search {
         (None, true)
     }
 
-    /// A test of a load far below all others, if there was none: it meets the SLO, or shows that the share of bad
-    /// exchanges does not fall with the load.
+    /// Returns a test of a load far below all others, unless there was such a test. The load meets the SLO, or the test
+    /// shows that the share of bad exchanges does not fall with the load.
     fn far_below(&mut self, place: usize, highest: f64) -> Option<TrialPlan> {
         let tested = self.lowest_tested()?;
         let load = self.goal.possible((highest / APART).min(tested / GROWTH));
@@ -145,7 +145,7 @@ impl Search {
         Some(self.plan_of(load, Purpose::Works, place, self.goal.longest_trial))
     }
 
-    /// The lowest load of a valid test that it works.
+    /// The lowest load of all valid tests that a load works.
     fn lowest_tested(&self) -> Option<f64> {
         let is_test = |one: &&TrialRecord| one.purpose == Purpose::Works && one.invalid.is_empty();
         let tested = self.records.iter().filter(is_test);
@@ -157,7 +157,8 @@ impl Search {
         self.goal.whole || load * self.goal.longest_trial >= 2.0 * LEAST_EFFECTIVE
     }
 
-    /// A trial to certify the violation of an SLO at a load; `None` if it is certified, or was tried too often.
+    /// Returns a trial to certify the violation of an SLO at a load. `None` if the violation is certified, or if the
+    /// load had the maximum number of trials.
     pub(super) fn certify_violation(&mut self, place: usize, load: f64) -> Option<TrialPlan> {
         let is_certified = self.states[place].fails.is_some_and(|at| at <= load);
         let trials = self.records.iter().filter(|trial| {
@@ -171,7 +172,7 @@ impl Search {
         Some(self.plan_of(load, Purpose::Fails, place, self.goal.longest_trial))
     }
 
-    /// The highest load of a valid trial that is not an overload.
+    /// Returns the highest load of a valid trial that is not an overload.
     pub(super) fn highest(&self, place: usize) -> Option<f64> {
         let mut seen = self.at_loads(place).into_iter();
         seen.find(|one| one.share() < OVERLOAD).map(|one| one.load)
@@ -185,7 +186,8 @@ impl Search {
         )
     }
 
-    /// The shares of bad exchanges at all loads below an overload, as text, if they do not fall with the load.
+    /// Returns, as text, the shares of bad exchanges at all loads below an overload. `None` if the shares fall with the
+    /// load.
     fn constant_shares(&self, place: usize) -> Option<String> {
         let mut seen = self.at_loads(place);
         seen.retain(|one| one.share() < OVERLOAD);
@@ -215,7 +217,7 @@ impl Search {
         })
     }
 
-    /// What valid trials measured for an SLO at each load, from the highest load to the lowest.
+    /// Returns the counts of valid trials for an SLO at each load, from the highest load to the lowest.
     fn at_loads(&self, place: usize) -> Vec<AtLoad> {
         let mut seen: Vec<AtLoad> = Vec::new();
         for trial in self.records.iter().filter(|one| one.invalid.is_empty()) {
@@ -251,7 +253,7 @@ impl Search {
     }
 }
 
-/// A load with three significant digits.
+/// Formats a load with three significant digits.
 fn digits(load: f64) -> String {
     let places = (2.0 - libm::floor(libm::log10(load.max(1e-9)))).clamp(0.0, 6.0) as usize;
     let text = format!("{load:.places$}");
@@ -271,7 +273,7 @@ mod tests {
     use crate::simulated::{Arrivals, Bench, Kind, KnownServer, Model};
     use crate::slo_limit::SloLimit;
 
-    /// A server that fails with this share, at any load.
+    /// Returns a server that fails this share of the exchanges at any load.
     fn failing(share: f64, seed: u64) -> KnownServer {
         KnownServer {
             slo: SloLimit {
@@ -309,7 +311,7 @@ mod tests {
                     bounds += 1;
                 }
                 Answer::Inconclusive { works: None, .. } => {}
-                other => panic!("{seed}: {other:?}"),
+                other => panic!("seed {seed}: {other:?}"),
             }
             seconds.push(outcome.seconds);
         }
@@ -344,7 +346,7 @@ mod tests {
                     fails: Some(_),
                     ..
                 } => bounds += 1,
-                other => panic!("{seed}: {other:?}"),
+                other => panic!("seed {seed}: {other:?}"),
             }
         }
         assert!(bounds >= 15, "{bounds} of 20");
@@ -373,7 +375,7 @@ mod tests {
                         ..
                     }
                 ),
-                "{seed}: {outcome:?}"
+                "seed {seed}: {outcome:?}"
             );
         }
     }

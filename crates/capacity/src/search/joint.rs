@@ -15,7 +15,8 @@ impl Search {
         self
     }
 
-    /// The certified ends for all SLOs together: every SLO is met at the first, and an SLO is violated at the second.
+    /// The certified ends for all SLOs together: every SLO is met at the lower end, and an SLO is violated at the upper
+    /// end.
     fn joint_ends(&self) -> (Option<f64>, Option<f64>) {
         let works = self.states.iter().map(|state| state.works);
         let works = works.reduce(|a, b| Some(a?.min(b?))).flatten();
@@ -37,7 +38,7 @@ impl Search {
         self.is_joint && others.any(|(other, state)| other != place && state.seems.1.is_some())
     }
 
-    /// Whether a trial that tests whether its load works should also test it for this SLO.
+    /// Whether a test that a load works should also test the load for this SLO.
     pub(super) fn tests_jointly(&self, state: &State, load: f64) -> bool {
         let seems_to_fail = state.seems.1.is_some_and(|bad| bad <= load);
         self.is_joint
@@ -46,8 +47,8 @@ impl Search {
             && state.works.is_none_or(|works| works < load)
     }
 
-    /// The test that another SLO is met at the lower end of the SLO that is violated first; `None` if that SLO has
-    /// no interval yet, or if another SLO is likely to be violated below this end.
+    /// Returns a test of another SLO at the lower end of the interval of the SLO that is violated first. `None` if
+    /// there is no such interval yet, or if another SLO is likely to be violated below this end.
     pub(super) fn join(&mut self) -> Option<TrialPlan> {
         let reached = self.states.iter().filter(|s| s.is_reached(&self.goal));
         let works = reached.filter_map(|s| s.works).reduce(f64::min)?;
@@ -97,7 +98,7 @@ mod tests {
         }
     }
 
-    /// A search for these SLOs, the first of which is the SLO of the server.
+    /// Runs a search for the SLO of the server and the SLOs of `also`.
     fn search(planted: &KnownServer, also: Vec<SloLimit>, is_joint: bool) -> (Outcome, f64) {
         let mut slos = vec![planted.slo.clone()];
         slos.extend(also.iter().cloned());
@@ -108,7 +109,7 @@ mod tests {
         (search.outcome(bench.now), bench.now)
     }
 
-    /// The smallest certified load that works, over all SLOs, and the smallest that fails.
+    /// Returns two minima over all SLOs: of the certified loads that work, and of the certified loads that fail.
     fn ends(outcome: &Outcome) -> (f64, f64) {
         let (mut works, mut fails) = (f64::INFINITY, f64::INFINITY);
         for slo in &outcome.slos {
@@ -152,7 +153,7 @@ mod tests {
         let greatest =
             |outcome: &Outcome| outcome.trials.iter().map(|t| t.load).fold(0.0, f64::max);
         assert!(greatest(&each) == GOAL.most && greatest(&outcome) < 20.0 * planted.capacity);
-        assert!(seconds < in_all, "{seconds} {in_all}");
+        assert!(seconds < in_all, "joint {seconds} s, separate {in_all} s");
     }
 
     #[test]
@@ -172,7 +173,7 @@ mod tests {
             let (works, fails) = ends(&outcome);
             assert!(
                 works <= tight && tight <= fails && fails <= 1.0501 * works,
-                "{works} {tight} {fails}: {outcome:?}"
+                "works {works}, capacity {tight}, fails {fails}: {outcome:?}"
             );
         }
     }

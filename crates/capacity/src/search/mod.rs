@@ -1,4 +1,4 @@
-//! The search: which load is tried next, for how long, and when the answer is known.
+//! The search: chooses the load and the duration of the next trial, and ends when the answer is known.
 
 mod descent;
 mod joint;
@@ -16,11 +16,11 @@ const PROJECT_FROM: f64 = 20.0;
 /// Seconds of a test of an end after which the posterior is evaluated, and again after each further interval of this
 /// length.
 const RECONSIDER: f64 = 4.0;
-/// How often an invalid trial is repeated.
+/// Maximum number of repeats of an invalid trial.
 const REPEATS: u32 = 1;
-/// How often a trial is repeated if it is invalid although a higher load was valid: the load is not the reason.
+/// Maximum number of repeats of an invalid trial if a trial at a higher load was valid: the load is then not the cause.
 const MOST_REPEATS: u32 = 12;
-/// How often the load is divided while no trial was valid.
+/// Maximum number of divisions of the load while no trial was valid.
 const MOST_DESCENTS: u32 = 4;
 
 /// A search in progress; see the [crate] for how to drive it.
@@ -38,15 +38,15 @@ pub struct Search {
     reconsider: f64,
     /// Loads to try before those that the posterior proposes: near the throughput of an overload.
     proposed: Vec<f64>,
-    /// The largest load to try, and why the generator cannot apply more.
+    /// The largest load to try, and the reason why the generator cannot apply more.
     limit: Option<(f64, String)>,
     /// The limit that was set before the first trial.
     ceiling: Option<(f64, String)>,
-    /// How often the running trial was repeated because it was invalid.
+    /// Number of repeats of the running trial, because it was invalid.
     repeats: u32,
-    /// How often the load was divided because no trial was valid.
+    /// Number of divisions of the load, because no trial was valid.
     descents: u32,
-    /// Why the search ended without its answers.
+    /// The reason why the search ended without an answer for each SLO.
     stopped: Option<String>,
     recovers: Option<bool>,
     started_at: f64,
@@ -62,7 +62,7 @@ pub struct Ending {
     pub achieved: Option<f64>,
     /// Median and 99th percentile of the latency in milliseconds, if known.
     pub latency_ms: Option<[f64; 2]>,
-    /// Why the trial does not count; empty if it is valid.
+    /// The reasons why the trial does not count; empty if the trial is valid.
     pub invalid: Vec<String>,
     /// Whether other work of the same machine may be the cause of all these reasons.
     pub is_noise: bool,
@@ -102,8 +102,8 @@ impl Search {
         self.states.iter().map(|state| &state.slo)
     }
 
-    /// Limits the loads to what the generator can apply. An SLO that is met at this limit is answered as
-    /// [`Answer::Invalid`], with this reason.
+    /// Limits the loads to the highest load that the generator can apply. An SLO that is met at this limit is answered
+    /// as [`Answer::Invalid`], with this reason.
     pub fn set_generator_limit(&mut self, load: f64, reason: String) {
         self.limit = Some((load, reason));
         self.ceiling.clone_from(&self.limit);
@@ -169,7 +169,7 @@ impl Search {
             Some(_) => trial.seconds,
             None => trial.known(&state.slo),
         };
-        // For the bracket, a trial without any bad exchange is clear enough.
+        // A bracketing trial without a bad exchange is clear enough.
         let is_spotless = plan.purpose == Purpose::Bracket
             && evidence.bad == 0
             && evidence.rise.is_none()
@@ -290,7 +290,7 @@ impl Search {
             && !self.goal.whole
             && achieved < 0.9 * plan.load
         {
-            // An overloaded server completes as much as it can: usually that is near its capacity.
+            // The throughput of an overloaded server is usually close to its capacity.
             self.proposed = vec![1.03 * achieved, 0.96 * achieved];
         }
     }
@@ -305,8 +305,8 @@ impl Search {
         self.states[place].certify(end, plan.load, evidence, is_certified);
     }
 
-    /// Repeats an invalid trial, more often if other work of the machine may be the reason. If all repeats are
-    /// invalid, this load is beyond what the generator can send, unless a higher load was valid.
+    /// Repeats an invalid trial, more often if other work of the machine may be the reason. If all repeats are invalid,
+    /// the generator cannot send this load, unless a higher load was valid.
     fn keep_invalid(&mut self, plan: &TrialPlan, ending: &Ending) {
         let reason = ending.invalid.join("; ");
         let mut valid = self.records.iter().filter(|trial| trial.invalid.is_empty());
@@ -355,7 +355,7 @@ impl Search {
         self.limit = Some((self.goal.possible(limit), reason));
     }
 
-    /// The largest load of a valid trial below `load`.
+    /// Returns the largest load of a valid trial below `load`.
     fn largest_valid(&self, load: f64) -> Option<f64> {
         let valid = self.records.iter();
         let valid = valid.filter(|trial| trial.invalid.is_empty() && trial.load < load);
@@ -367,7 +367,7 @@ impl Search {
         &self.records
     }
 
-    /// The outcome so far; `seconds` is the time since the start of the search.
+    /// Returns the outcome so far; `seconds` is the time since the start of the search.
     pub fn outcome(&self, seconds: f64) -> Outcome {
         Outcome {
             slos: self.states.iter().map(|state| self.found(state)).collect(),

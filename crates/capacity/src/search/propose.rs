@@ -64,7 +64,7 @@ impl Search {
                         format!("the SLO was met at {good:.0} {unit}, the largest load tried");
                     let state = &mut self.states[place];
                     state.given_up = Some(reason);
-                    // Below the generator's limit, the user has set the largest load.
+                    // If the largest load is below the generator's limit, the user has set it.
                     state.exceeds_generator = limit.is_some_and(|limit| limit <= self.goal.most);
                 }
                 (None, Some(_)) => {
@@ -84,7 +84,7 @@ impl Search {
         longest.min(self.goal.longest_trial)
     }
 
-    /// A trial that narrows the interval of the unsettled SLO with the lowest estimated capacity.
+    /// Returns a trial that narrows the interval of the unsettled SLO with the lowest estimated capacity.
     pub(super) fn narrow(&mut self) -> Option<TrialPlan> {
         loop {
             if self.is_joint && self.is_jointly_reached() {
@@ -145,7 +145,8 @@ impl Search {
         }
     }
 
-    /// A test of the highest load, if an SLO has only one test left and no certified end. The answer then has a bound.
+    /// Returns a test of the highest load if an SLO has only one test left and no certified end. The answer then has a
+    /// bound.
     fn last_bound(&mut self, place: usize) -> Option<TrialPlan> {
         let state = &self.states[place];
         let tests = state.works_tests + state.fails_tests;
@@ -179,7 +180,7 @@ impl Search {
         is_beyond
     }
 
-    /// The end to test, and its load. An open test of this end is continued if it is at about this load.
+    /// Returns the end to test, and its load. An open test of this end is continued if it is at about this load.
     pub(super) fn end_to_test(&self, place: usize, median: f64) -> (f64, Purpose) {
         let (load, purpose) = self.best_end(place, median);
         let state = &self.states[place];
@@ -193,7 +194,7 @@ impl Search {
         (self.goal.possible(if fits { open } else { load }), purpose)
     }
 
-    /// The next end to test. The ends lie symmetrically around the median, unless a certified end still fits the median.
+    /// Returns the next end to test. The ends are symmetric around the median, unless a certified end fits the median.
     fn best_end(&self, place: usize, median: f64) -> (f64, Purpose) {
         let state = &self.states[place];
         let (wide, half) = (1.0 + self.goal.width, (1.0 + self.goal.width).sqrt());
@@ -225,7 +226,8 @@ impl Search {
             load
         };
         match state.works {
-            // The estimate is now below a certified load: the certificate counts, and the other end is next to it.
+            // The estimate is below a load that is certified to work. The certificate takes precedence, and the upper
+            // end is tested next to that load.
             Some(works) if load <= works => (fails_end(works), Purpose::Fails),
             _ => (load, Purpose::Works),
         }
@@ -258,7 +260,7 @@ impl Search {
         }
     }
 
-    /// A short trial at a load that works, after the overloads.
+    /// Returns a short trial at a load that works, after the overloads.
     pub(super) fn recovery(&mut self) -> Option<TrialPlan> {
         if self.ended {
             return None;

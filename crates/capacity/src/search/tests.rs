@@ -161,9 +161,9 @@ fn a_server_that_refuses_above_its_rate_is_searched_as_quickly_as_others() {
         let (works, fails) = interval(&outcome);
         assert!(
             works <= planted.capacity && planted.capacity <= fails,
-            "{works} {fails}"
+            "works {works}, fails {fails}"
         );
-        assert!(bench.now < 180.0, "{share} {rate}: {outcome:?}");
+        assert!(bench.now < 180.0, "share {share}, rate {rate}: {outcome:?}");
     }
 }
 

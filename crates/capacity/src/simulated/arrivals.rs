@@ -1,6 +1,6 @@
-//! The processes by which requests arrive.
+//! Arrival processes of requests.
 
-/// How requests arrive.
+/// An arrival process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
     /// At constant intervals.

@@ -8,7 +8,7 @@ use crate::search::{Ending, Search};
 use crate::slo_limit::SloLimit;
 use crate::trial::TrialSoFar;
 
-/// Least time between two looks at a trial, in seconds.
+/// Minimum time between two calls of [`Search::look`], in seconds.
 const LOOK: f64 = 0.25;
 /// Time between two trials, in seconds: connections are closed and opened.
 const BETWEEN: f64 = 0.2;
@@ -44,7 +44,7 @@ impl Bench {
     }
 
     /// Applies a load until `stop` returns true or the measured time has passed, then waits until the server is idle.
-    /// Returns what was measured, and the rate at which exchanges completed.
+    /// Returns the measurements, and the rate of completed exchanges.
     pub fn apply(
         &mut self,
         load: f64,

@@ -11,7 +11,7 @@ pub enum Model {
     Pool {
         /// Each worker's rate per second.
         rate: f64,
-        /// When each worker is free.
+        /// The time from which each worker is free.
         free: Vec<f64>,
         /// The round-trip time of the path in front of the server, in seconds.
         path: f64,
@@ -60,7 +60,7 @@ pub enum Model {
         count: u64,
         /// The offered rate.
         offered: f64,
-        /// When the last response is complete.
+        /// The time at which the last response is complete.
         idle: f64,
     },
 }
@@ -69,7 +69,7 @@ pub enum Model {
 #[derive(Debug, Clone, Copy)]
 pub struct Bucket {
     rate: f64,
-    /// When the last request leaves.
+    /// The time at which the last request leaves.
     last: f64,
     /// The slowdown factor in collapse; 1 for a bucket that never collapses.
     collapse: f64,
@@ -99,7 +99,7 @@ impl Bucket {
         }
     }
 
-    /// A bucket with an additional latency, in seconds, after each pause.
+    /// Creates a bucket with an additional latency, in seconds, after each pause.
     pub(super) fn cold(rate: f64, cliff: f64) -> Bucket {
         Bucket {
             cliff,
@@ -107,7 +107,7 @@ impl Bucket {
         }
     }
 
-    /// A bucket that is slower by a factor above its knee.
+    /// Creates a bucket that is slower by the factor `collapse` above its knee.
     pub(super) fn collapsing(rate: f64, collapse: f64) -> Bucket {
         Bucket {
             collapse,
@@ -124,7 +124,7 @@ impl Bucket {
         self.collapsed =
             self.collapse > 1.0 && (waiting > KNEE || (self.collapsed && waiting > 0.0));
         let service = if self.collapsed { self.collapse } else { 1.0 } / self.rate;
-        // A token is available 1/rate after the last request: a later request does not wait.
+        // A token is available 1/rate after the last request. A request that arrives later does not wait.
         self.last = self.last.max(at - 1.0 / self.rate) + service;
         let cold = if at < self.warm_from { self.cliff } else { 0.0 };
         (self.last - at).max(0.0) + BASE + cold
@@ -146,7 +146,7 @@ impl Model {
         }
     }
 
-    /// Workers with a constant service time.
+    /// Creates workers with a constant service time.
     pub(super) fn workers(rate: f64, workers: usize) -> Model {
         Model::Pool {
             rate,
@@ -157,7 +157,8 @@ impl Model {
         }
     }
 
-    /// Latencies that grow with a power of the rate: `mean` seconds at the capacity.
+    /// Creates a server whose latency grows with a power of the rate; at the capacity, the mean latency is `mean`
+    /// seconds.
     pub(super) fn degrading(capacity: f64, mean: f64, exponent: f64, draws: Seed) -> Model {
         Model::Rate {
             capacity,
@@ -171,7 +172,7 @@ impl Model {
         }
     }
 
-    /// A share of failures that grows with a power of the rate: the share at the capacity, and the power.
+    /// Creates a server whose share of failures grows with a power of the rate: `failing` is the share at the capacity.
     pub(crate) fn failing(
         capacity: f64,
         mean: f64,
@@ -197,7 +198,7 @@ impl Model {
         }
     }
 
-    /// The latency of a request that arrives at an instant, in seconds, and whether it fails.
+    /// Returns the latency of a request that arrives at an instant, in seconds, and whether it fails.
     pub fn respond(&mut self, at: f64) -> (f64, bool) {
         match self {
             Model::Bucket(bucket) => (bucket.respond(at), false),
@@ -257,7 +258,7 @@ impl Model {
         }
     }
 
-    /// When the last response is complete.
+    /// The time at which the last response is complete.
     pub fn idle_at(&self) -> f64 {
         match self {
             Model::Bucket(bucket) => bucket.last,

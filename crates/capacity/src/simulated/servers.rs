@@ -69,13 +69,13 @@ pub struct KnownServer {
     pub slo: SloLimit,
     /// The largest rate, per second, at which the SLO is met.
     pub capacity: f64,
-    /// How requests arrive.
+    /// The arrival process.
     pub arrivals: Arrivals,
     /// The model of the server.
     pub model: Model,
 }
 
-/// Workers of the pool.
+/// Number of workers in the pool.
 const WORKERS: usize = 16;
 const PATH: f64 = 0.08;
 
@@ -174,7 +174,7 @@ impl KnownServer {
     }
 }
 
-/// The arrival rate at which a share of the requests spends more than `limit` seconds in an M/M/c system.
+/// Returns the arrival rate at which a share of the requests spends more than `limit` seconds in an M/M/c system.
 fn capacity_of_pool(rate: f64, workers: usize, limit: f64, share: f64) -> f64 {
     let all = rate * workers as f64;
     let (mut low, mut high) = (0.0, all * (1.0 - 1e-9));
@@ -188,7 +188,7 @@ fn capacity_of_pool(rate: f64, workers: usize, limit: f64, share: f64) -> f64 {
     low
 }
 
-/// The probability of a time above `limit` in an M/M/c system: the waiting time, which is exponential with the
+/// Returns the probability of a time above `limit` in an M/M/c system: the waiting time, which is exponential with the
 /// probability of Erlang's C formula, plus the service time.
 fn slower_in_pool(arrivals: f64, rate: f64, workers: usize, limit: f64) -> f64 {
     let offered = arrivals / rate;
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
     use crate::simulated::Bench;
 
-    /// The share of bad exchanges at a share of the capacity, in a trial of this many seconds.
+    /// Returns the share of bad exchanges in a trial of this many seconds; `load` is a share of the capacity.
     fn bad_share(kind: Kind, load: f64, seconds: f64) -> f64 {
         let planted = KnownServer::new(kind, Seed(4));
         let load = load * planted.capacity;
@@ -230,7 +230,7 @@ mod tests {
             let (below, above) = (bad_share(kind, 0.97, 60.0), bad_share(kind, 1.03, 60.0));
             assert!(
                 below < limit && above > limit,
-                "{}: {below} {limit} {above}",
+                "{}: bad share {below} below the capacity, {above} above it, limit {limit}",
                 kind.name()
             );
         }

@@ -19,7 +19,7 @@ pub const SOCKET_KINDS: [Kind; 5] = [
     Kind::Fails,
 ];
 
-/// Workers of the pools.
+/// Number of workers in each pool.
 const WORKERS: usize = 8;
 
 impl KnownServer {
@@ -114,7 +114,7 @@ mod tests {
             match outcome.slos[0].answer {
                 Answer::Interval { works, fails } => assert!(
                     works <= planted.capacity && planted.capacity <= fails,
-                    "{}: {works} {} {fails}",
+                    "{}: works {works}, capacity {}, fails {fails}",
                     kind.name(),
                     planted.capacity
                 ),

@@ -16,13 +16,13 @@ use super::yaml::{Node, text};
 /// The key of the ranks' secret.
 const SECRET_KEY: &str = "secret";
 
-/// The user ID of the ranks, without a name: the image has no list of users.
+/// The numeric user ID of the ranks. It has no user name, because the image has no list of users.
 const USER: u64 = 65_532;
 
-/// Where the ranks' shared secret comes from.
+/// The source of the ranks' shared secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secret<'a> {
-    /// A Secret that the user creates; the manifest has the command as a comment.
+    /// A Secret that the user creates. A comment in the manifest states the command.
     Referenced,
     /// A new secret that is part of the manifest.
     Included(&'a str),
@@ -54,7 +54,7 @@ pub struct LoadJob<'a> {
 }
 
 impl LoadJob<'_> {
-    /// Returns the manifest as a stream of YAML documents; comments explain its use.
+    /// Returns the manifest as a stream of YAML documents. Its comments explain how to use it.
     pub fn to_yaml(&self) -> String {
         let mut documents = Vec::new();
         if let Secret::Included(secret) = self.secret {
@@ -129,7 +129,7 @@ impl LoadJob<'_> {
             (
                 "spec",
                 Node::Map(vec![
-                    // No cluster address: each pod has its own name.
+                    // The Service needs no cluster IP address, because each pod has its own name.
                     ("clusterIP", text("None")),
                     ("publishNotReadyAddresses", Node::Bool(true)),
                     ("selector", job_label(self.name)),
@@ -166,7 +166,7 @@ impl LoadJob<'_> {
     }
 
     fn pod(&self) -> Node {
-        // Ranks on one machine would compete for its processors.
+        // Ranks on one machine would compete for its processors, so the pods are spread over the machines.
         let spread = Node::Map(vec![
             ("maxSkew", Node::Number(1)),
             ("topologyKey", text("kubernetes.io/hostname")),
@@ -180,8 +180,7 @@ impl LoadJob<'_> {
             ("restartPolicy", text("Never")),
             ("subdomain", text(self.name)),
             ("automountServiceAccountToken", Node::Bool(false)),
-            // Do not set variables with the addresses of all services: their names could collide with those of
-            // fathometer.
+            // Without the address variables of all services: their names could collide with fathometer's variables.
             ("enableServiceLinks", Node::Bool(false)),
             ("topologySpreadConstraints", Node::List(vec![spread])),
             (

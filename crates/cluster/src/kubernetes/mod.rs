@@ -1,4 +1,4 @@
-//! A load test, or a study, as an Indexed Job of Kubernetes.
+//! Writes a load test or a study as an Indexed Job of Kubernetes.
 
 pub mod manifest;
 pub mod names;

@@ -1,5 +1,4 @@
-//! Values of a manifest that Kubernetes would check. They are checked here first, with errors that state the valid
-//! form.
+//! Checks values of a manifest before Kubernetes does. The errors state the valid form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,13 +14,13 @@ pub struct Name(String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quantity(String);
 
-/// The error for a value that is not valid.
+/// The error for an invalid value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidValue(&'static str);
 
 impl Name {
-    /// Whether the host names of this many pods, `NAME-INDEX`, are also DNS labels.
+    /// Whether the host name of each pod, `NAME-INDEX`, is a DNS label if the Job has this number of pods.
     pub fn fits(&self, pods: u32) -> bool {
         let digits = pods
             .saturating_sub(1)

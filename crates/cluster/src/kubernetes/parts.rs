@@ -3,7 +3,7 @@
 use super::names::Name;
 use super::yaml::{Node, text};
 
-/// Name, namespace and label of an object.
+/// Returns an object's metadata: name, namespace and label.
 pub(super) fn metadata(name: &(impl ToString + ?Sized), namespace: Option<&Name>) -> Node {
     let mut metadata = vec![("name", text(name))];
     metadata.extend(namespace.map(|namespace| ("namespace", text(namespace))));
@@ -12,27 +12,27 @@ pub(super) fn metadata(name: &(impl ToString + ?Sized), namespace: Option<&Name>
     Node::Map(metadata)
 }
 
-/// The label that a Job's controller gives to its pods.
+/// Returns the label that a Job's controller gives to its pods.
 pub(super) fn job_label(job: &(impl ToString + ?Sized)) -> Node {
     Node::Map(vec![("batch.kubernetes.io/job-name", text(job))])
 }
 
-/// An argument of a container, escaped: Kubernetes replaces $(NAME), and $$ by $ (API reference, Container, args).
+/// Escapes an argument of a container: Kubernetes replaces `$(NAME)`, and `$$` by `$` (API reference, Container, args).
 pub(super) fn literal(argument: &str) -> Node {
     text(&argument.replace('$', "$$"))
 }
 
-/// A variable of a container's environment.
+/// Returns a variable of a container's environment.
 pub(super) fn variable(name: &str, value: &str) -> Node {
     Node::Map(vec![("name", text(name)), ("value", text(value))])
 }
 
-/// An empty folder for temporary files; the image has none.
+/// Returns an empty volume for temporary files, because the image has no folder for them.
 pub(super) fn temporary_volume() -> Node {
     Node::Map(vec![("name", text("tmp")), ("emptyDir", Node::Map(vec![]))])
 }
 
-/// The path at which a container mounts a volume.
+/// Returns the mount of a volume at a path of the container.
 pub(super) fn mount(volume: &str, path: &str) -> Node {
     Node::Map(vec![("name", text(volume)), ("mountPath", text(path))])
 }

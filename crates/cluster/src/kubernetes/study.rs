@@ -1,8 +1,8 @@
-//! The manifests of a study: an Indexed Job, each pod of which measures a share of the replicates, and the Job that
-//! merges their runs.
+//! The manifests of a study: an Indexed Job, in which each pod measures a share of the replicates, and a Job that
+//! merges the runs.
 //!
-//! - **Shares are independent of each other.** Each pod waits for its own node, without another share, and the Job has no
-//!   Service and no secret. The name of a share's run follows from its index.
+//! - **Shares are independent of each other.** Each pod starts as soon as a node is free. The Job needs no Service and
+//!   no secret. The name of a share's run follows from its index.
 //! - **A failed share is not restarted** (`backoffLimitPerIndex: 0`). `study --resume` resumes its run.
 //! - **The pods are privileged.** A study creates network namespaces, TUN devices and control groups.
 //! - **Memory is requested and not limited.** A memory limit of the pod would also limit the servers under test and
@@ -20,7 +20,7 @@ const RUNS: &str = "/runs";
 /// The values of the manifests.
 #[derive(Debug, Clone)]
 pub struct StudyJob<'a> {
-    /// Name of the Job, and of its runs.
+    /// Name of the Job, and prefix of the names of its runs.
     pub name: &'a Name,
     /// The namespace, instead of the namespace of `kubectl`'s context.
     pub namespace: Option<&'a Name>,
@@ -28,7 +28,7 @@ pub struct StudyJob<'a> {
     pub image: &'a str,
     /// Number of shares.
     pub ranks: NonZeroU32,
-    /// The claim of the volume that holds all runs.
+    /// The PersistentVolumeClaim of the volume for all runs.
     pub claim: &'a Name,
     /// CPU request of each share.
     pub cpu: &'a Quantity,
@@ -41,7 +41,7 @@ pub struct StudyJob<'a> {
 }
 
 impl StudyJob<'_> {
-    /// Returns the Indexed Job of the shares as a YAML document; comments explain its use.
+    /// Returns the Indexed Job of the shares as a YAML document. Its comments explain how to use it.
     pub fn to_yaml(&self) -> String {
         let (name, ranks) = (self.name, self.ranks);
         let namespace = self.namespace_option();
@@ -61,8 +61,8 @@ impl StudyJob<'_> {
         format!("{comment}---\n{}", self.shares().to_document())
     }
 
-    /// Returns the Job that merges the runs of all shares, to be started after the shares have exited. `options` are
-    /// options of `merge`.
+    /// Returns the Job that merges the runs of all shares. It must be started after all shares have exited. `options`
+    /// are options of `merge`.
     pub fn merge_to_yaml(&self, options: &[&str]) -> String {
         let name = self.merge_name();
         let namespace = self.namespace_option();
@@ -190,8 +190,7 @@ impl StudyJob<'_> {
         let mut pod = vec![
             ("restartPolicy", text("Never")),
             ("automountServiceAccountToken", Node::Bool(false)),
-            // Do not set variables with the addresses of all services: their names could collide with those of
-            // fathometer.
+            // Without the address variables of all services: their names could collide with fathometer's variables.
             ("enableServiceLinks", Node::Bool(false)),
         ];
         pod.extend(affinity);

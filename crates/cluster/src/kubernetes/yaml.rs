@@ -1,11 +1,11 @@
-//! The part of YAML that manifests need, written so that YAML 1.1 and 1.2 parsers read the same values.
+//! The subset of YAML that manifests need. Parsers of YAML 1.1 and 1.2 read the same values.
 
 use std::fmt::Write as _;
 
 /// A value of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
-    /// A mapping, in this order.
+    /// A mapping, written in this order.
     Map(Vec<(&'static str, Node)>),
     /// A sequence.
     List(Vec<Node>),
@@ -17,7 +17,7 @@ pub enum Node {
     Bool(bool),
 }
 
-/// A string.
+/// Returns a string value.
 pub fn text(value: &(impl ToString + ?Sized)) -> Node {
     Node::Text(value.to_string())
 }
@@ -30,7 +30,7 @@ impl Node {
         document
     }
 
-    /// Writes the value in lines with this indentation. With `started`, the first line is already indented.
+    /// Writes the value with this indentation. `started`: the first line is already indented.
     fn write(&self, out: &mut String, indent: usize, mut started: bool) {
         let mut begin = |out: &mut String| {
             if !std::mem::take(&mut started) {
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// Whether the value needs separate lines.
+    /// Whether the value is written on separate lines.
     fn is_block(&self) -> bool {
         match self {
             Node::Map(entries) => !entries.is_empty(),
@@ -81,11 +81,11 @@ impl Node {
     }
 }
 
-/// Returns a string as a plain scalar if every parser reads it as a string. Otherwise returns it in double quotes,
-/// with every character escaped that is not printable ASCII (YAML 1.2.2 section 5.7).
+/// Returns a string as a plain scalar if every parser reads that scalar as a string. Otherwise returns it in double
+/// quotes, and escapes every character that is not printable ASCII (YAML 1.2.2 section 5.7).
 fn scalar_of(value: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
-    // Words that YAML 1.1 reads as truth values or null.
+    // Plain words that YAML 1.1 parsers do not read as strings.
     let reserved = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
     if value.starts_with(|first: char| first.is_ascii_alphabetic())
         && value.bytes().all(plain)

@@ -1,8 +1,7 @@
 //! The batch script of a study over several machines: a job array.
 //!
 //! Each task of the array measures one machine's share of the study, independently of other tasks. So Slurm starts a
-//! task whenever a node is free, one after another if necessary. No supervisor is needed: the share of a lost task is
-//! missing from the merged run.
+//! task whenever a node is free. No supervisor is needed: if a task is lost, the merged run lacks its share.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -31,9 +30,8 @@ pub struct ArrayScript<'a> {
     pub command: &'a [OsString],
 }
 
-/// Runs the share of a task. A shell that traps a signal passes the signal's default action on to the command, unlike
-/// a shell that ignores the signal. So a cancelled task completes its files, and the shell still writes the exit
-/// code.
+/// Runs the share of a task. The shell traps signals instead of ignoring them, because a command inherits ignored
+/// signals but not traps. So a cancelled task completes its files, and the shell still writes the exit code.
 const TASK: &str = r#"
 rank=$SLURM_ARRAY_TASK_ID
 exec >"$folder/rank-$rank.out" 2>"$folder/rank-$rank.err" || exit 1
@@ -45,7 +43,7 @@ exit "$code"
 "#;
 
 impl ArrayScript<'_> {
-    /// Returns the script's bytes. Only the folder and the command can contain non-ASCII bytes.
+    /// Returns the script's bytes. Only the bytes of the folder and the command can be non-ASCII.
     pub fn to_bytes(&self) -> Vec<u8> {
         let text = format!(
             "\n# A study over {} machines, by `fathometer cluster slurm`. To submit it by hand:\n\
@@ -79,7 +77,7 @@ impl ArrayScript<'_> {
     }
 }
 
-/// The names of a rank's files in the job's folder: its stderr, its exit code, and its run.
+/// Returns the names of a rank's files in the job's folder: its stderr, its exit code, and its run.
 pub fn files_of(rank: u32) -> [String; 3] {
     [
         format!("rank-{rank}.err"),

@@ -15,7 +15,7 @@ pub struct JobState(String);
 pub struct JobReport {
     /// The state.
     pub state: JobState,
-    /// Slurm's reason for this state, if it gives one.
+    /// Slurm's reason for this state, if the report contains a reason.
     pub reason: Option<String>,
     /// The nodes of the job, in Slurm's short form, if any are assigned.
     pub nodes: Option<String>,
@@ -26,14 +26,14 @@ pub struct JobReport {
 pub enum QueryResult {
     /// Slurm has a record of the job.
     Job(JobReport),
-    /// Slurm has no record of the job: it ended, and its record was removed.
+    /// Slurm has no record of the job: the job ended, and its record was removed.
     Unknown,
-    /// Slurm did not answer, with the message of its program.
+    /// Slurm did not answer. Contains the message of its program.
     Unreachable(String),
 }
 
 impl JobId {
-    /// Reads the job ID from the output of `sbatch --parsable`: `12`, or `12;cluster`.
+    /// Reads the job ID from the output of `sbatch --parsable`, which is `12` or `12;cluster`.
     pub fn from_sbatch(output: &str) -> Option<JobId> {
         let line = output.lines().last()?;
         let number = line.split(';').next()?.trim();
@@ -45,7 +45,7 @@ impl JobId {
 impl JobState {
     /// Whether this state is final: the job never runs again.
     ///
-    /// These are the final states of `squeue(1)`, JOB STATE CODES, for a job without `--requeue`.
+    /// These are the final states in `squeue(1)`, JOB STATE CODES, for a job without `--requeue`.
     pub fn is_final(&self) -> bool {
         matches!(
             self.0.as_str(),
@@ -74,8 +74,8 @@ impl JobReport {
         JobReport::of_tasks(output.lines().filter_map(JobReport::from_line))
     }
 
-    /// The report that decides about a job array, which has a line for each task: the report of a task that has not
-    /// ended, if there is one.
+    /// Combines the reports of a job array, which has a line for each task: returns the report of a task that has not
+    /// ended, if any.
     fn of_tasks(tasks: impl Iterator<Item = JobReport>) -> Option<JobReport> {
         tasks.reduce(|one, other| match one.state.is_final() {
             true => other,
@@ -103,7 +103,7 @@ impl JobReport {
 
     fn from_sacct_line(line: &str) -> Option<JobReport> {
         let (state, nodes) = line.split_once('|')?;
-        // As in "CANCELLED by 1000".
+        // The state may have a suffix, as in "CANCELLED by 1000".
         let state = state.split_ascii_whitespace().next()?;
         let nodes = nodes.trim();
         Some(JobReport {
@@ -126,7 +126,7 @@ impl fmt::Display for JobState {
     }
 }
 
-/// As in `PENDING (Resources)` or `RUNNING on n[0-1]`.
+/// Formats the report as in `PENDING (Resources)` or `RUNNING on n[0-1]`.
 impl fmt::Display for JobReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.state)?;
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(number("Submitted batch job 12\n"), None);
     }
 
-    /// Lines of Slurm 22.05, shortened at their end.
+    /// The output lines are from Slurm 22.05, shortened at their end.
     #[test]
     fn reports_are_read_from_scontrol_and_sacct() {
         let pending = "JobId=8 JobName=fathometer UserId=nobody(65534) GroupId=nogroup(65534) MCS_label=N/A \
@@ -177,7 +177,7 @@ mod tests {
         let waits = JobReport::from_sacct("PENDING|None assigned\n").unwrap();
         assert_eq!(waits.to_string(), "PENDING");
         assert_eq!(JobReport::from_sacct(""), None);
-        // A job array has a line for each task.
+        // The report of a job array has a line for each task.
         let tasks =
             "JobId=9 JobState=RUNNING NodeList=n1\nJobId=8 JobState=COMPLETED NodeList=n0\n";
         let report = JobReport::from_scontrol(tasks).unwrap();

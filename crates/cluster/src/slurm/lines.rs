@@ -1,4 +1,4 @@
-//! The beginning and the command of both Slurm scripts.
+//! The common parts of both Slurm scripts: the first lines and the command.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -28,7 +28,8 @@ impl Lines {
         self.0.push(b'\n');
     }
 
-    /// Writes the words of the command as arguments of `set --`: a POSIX shell has no other list than these.
+    /// Writes the words of the command as arguments of `set --`: the positional parameters are the only list in a POSIX
+    /// shell.
     pub(super) fn command(&mut self, command: &[OsString]) {
         for (place, word) in command.iter().enumerate() {
             let more: &[u8] = match place + 1 < command.len() {
@@ -39,7 +40,7 @@ impl Lines {
         }
     }
 
-    /// Ends the script with this text, and returns its bytes.
+    /// Appends this text as the end of the script, and returns the script's bytes.
     pub(super) fn end(mut self, text: &str) -> Vec<u8> {
         self.0.extend_from_slice(text.as_bytes());
         self.0

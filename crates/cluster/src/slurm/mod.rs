@@ -1,5 +1,5 @@
-//! A load test as a Slurm job, or a study as a job array: the batch script, the reports of `sbatch`, `scontrol` and
-//! `sacct`, and the end of the job.
+//! Runs a load test as a Slurm job, or a study as a job array. Defines the batch script, reads the reports of `sbatch`,
+//! `scontrol` and `sacct`, and detects the end of the job.
 
 pub mod array;
 pub mod files;

@@ -1,15 +1,15 @@
-//! Options of `sbatch` that a user gives. They become `#SBATCH` lines, so each is one word without quotes.
+//! User-defined options of `sbatch`. Each becomes a `#SBATCH` line, so it must be one word without quotes.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The name of one or more partitions, as `--partition` takes it.
+/// The name of one or more partitions, in the syntax of `--partition`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition(String);
 
-/// A time limit in one of Slurm's forms: `MINUTES`, `MINUTES:SECONDS`, `HOURS:MINUTES:SECONDS`, `DAYS-HOURS` and so
-/// on.
+/// A time limit in one of Slurm's forms, for example `MINUTES`, `MINUTES:SECONDS`, `HOURS:MINUTES:SECONDS` or
+/// `DAYS-HOURS`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimeLimit(String);
 
@@ -17,7 +17,7 @@ pub struct TimeLimit(String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchOption(String);
 
-/// The error for text that is not a valid option.
+/// The error for an invalid option.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct OptionError(&'static str);
@@ -55,7 +55,7 @@ impl FromStr for Partition {
 impl FromStr for TimeLimit {
     type Err = OptionError;
 
-    /// Parses Slurm's forms with `:` or `-`. Times with a unit are converted by [`TimeLimit::from`].
+    /// Parses Slurm's forms with `:` or `-`. [`TimeLimit::from`] converts durations.
     fn from_str(text: &str) -> Result<TimeLimit, OptionError> {
         let wrong = OptionError(
             "write a length of time as in 90s, 10m or 2h, or as Slurm does: 10:00, 1:30:00, 1-12",
@@ -70,7 +70,8 @@ impl FromStr for TimeLimit {
         });
         let fields_are_right = match days {
             Some(_) => (1..=3).contains(&fields.len()),
-            // Slurm would read a bare number as minutes, the rest of this program as seconds.
+            // A bare number is rejected: Slurm reads it as minutes, but all other options of this program are in
+            // seconds.
             None => (2..=3).contains(&fields.len()),
         };
         match numbers && fields_are_right {
@@ -81,7 +82,7 @@ impl FromStr for TimeLimit {
 }
 
 impl From<Duration> for TimeLimit {
-    /// Rounds up to whole seconds.
+    /// Converts a duration, rounded up to whole seconds.
     fn from(time: Duration) -> TimeLimit {
         let seconds = time.as_secs() + u64::from(time.subsec_nanos() > 0);
         let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -99,7 +100,7 @@ impl FromStr for BatchOption {
                 "write a long option of sbatch as one word, as in --account=physics",
             ));
         }
-        // sbatch removes quotes and backslashes from these lines, and reads # as the start of a comment.
+        // In these lines, sbatch removes quotes and backslashes, and `#` starts a comment.
         let plain = |byte: u8| byte.is_ascii_graphic() && !b"'\"\\#".contains(&byte);
         if !text.bytes().all(plain) {
             return Err(OptionError(

@@ -2,8 +2,8 @@
 //!
 //! The script adds three things to Slurm:
 //!
-//! - **The exit code is that of rank 0**, which merges the results. `srun` returns the highest code of all ranks; a job
-//!   returns the code of its script.
+//! - **The exit code is the exit code of rank 0**, which merges the results. `srun` returns the highest code of all
+//!   ranks, so the script returns the code of rank 0 instead.
 //! - **A lost rank does not end the test.** The other ranks continue (`--no-kill`, `--kill-on-bad-exit=0`,
 //!   `--wait=0`), so that rank 0 reports the loss with all measured figures.
 //! - **A lost node does not block.** `srun` would wait without limit for ranks on a lost node, so the script stops
@@ -36,19 +36,19 @@ pub struct BatchScript<'a> {
     pub time_limit: Option<&'a TimeLimit>,
     /// Other options of `sbatch`.
     pub options: &'a [BatchOption],
-    /// A file with the ranks' shared secret; `None`: the script creates a secret in the job's folder.
+    /// A file with the ranks' shared secret. With `None`, the script creates a secret in the job's folder.
     pub secret_file: Option<&'a Path>,
-    /// How long other ranks may run after rank 0 has exited, in seconds.
+    /// The time, in seconds, for which other ranks may run after rank 0 has exited.
     pub grace_s: u32,
     /// The program and its arguments.
     pub command: &'a [OsString],
 }
 
-/// The script of each rank, as one word of `srun`'s arguments; the folder, the secret's file and the command follow
-/// it. It contains no single quote.
+/// The script of each rank, as one word of `srun`'s arguments. The arguments after it are the folder, the secret's file
+/// and the command. It contains no single quote.
 ///
-/// A shell that traps a signal passes the signal's default action on to the command, unlike a shell that ignores the
-/// signal. So the ranks exit in order when the job is cancelled, and the shell still writes the exit code.
+/// The shell traps signals instead of ignoring them, because a command inherits ignored signals but not traps. So the
+/// ranks exit in order when the job is cancelled, and the shell still writes the exit code.
 const RANK: &str = r#"folder=$1 secret=$2
 shift 2
 exec >"$folder/rank-$SLURM_PROCID.out" 2>"$folder/rank-$SLURM_PROCID.err" || exit 1
@@ -69,7 +69,7 @@ const LOGGING: &str = r#"exec >>"$folder/job.log" 2>&1 || exit 1
 const NEW_SECRET: &str = r#"(umask 077 && od -An -N32 -tx1 -v /dev/urandom | tr -d ' \n' >"$secret" && echo >>"$secret") || exit 1
 "#;
 
-/// Runs the ranks and decides the exit code.
+/// Runs the ranks and determines the exit code.
 const SUPERVISOR: &str = r#"
 # A signal to the job reaches the ranks too. This script outlives them.
 trap : HUP INT TERM
@@ -110,7 +110,7 @@ exit "$code"
 "#;
 
 impl BatchScript<'_> {
-    /// Returns the script's bytes. Only the folder, the secret's file and the command can contain non-ASCII bytes.
+    /// Returns the script's bytes. Only the bytes of the folder, the secret's file and the command can be non-ASCII.
     pub fn to_bytes(&self) -> Vec<u8> {
         let text = format!(
             "\n# A load test, by `fathometer cluster slurm`. To submit it by hand:\n\
@@ -139,8 +139,8 @@ impl BatchScript<'_> {
         script.end(&[LOGGING, secret, SUPERVISOR].concat())
     }
 
-    /// The `#SBATCH` options. The script itself redirects its output, because the quoting of a path in these lines
-    /// differs from that of the shell.
+    /// The `#SBATCH` options. The script itself redirects its output, because `#SBATCH` lines and the shell quote paths
+    /// differently.
     fn directives(&self) -> Vec<String> {
         let mut options = vec![
             "--job-name=fathometer".to_owned(),
@@ -155,7 +155,8 @@ impl BatchScript<'_> {
         options
     }
 
-    /// The options of `srun`, which does not inherit `--cpus-per-task` from the job (Slurm 22.05 and later).
+    /// The options of `srun`. They include `--cpus-per-task`, which `srun` does not inherit from the job since Slurm
+    /// 22.05.
     fn step_options(&self) -> Vec<String> {
         let mut options = vec![
             format!("--nodes={}", self.nodes),
@@ -232,14 +233,14 @@ mod tests {
         let (_, rest) = rest.split_once("\nset -- ").unwrap();
         let (command, rest) = rest.split_once("\n\n").unwrap();
         insta::assert_snapshot!(format!("{head}...\nset -- {command}"));
-        // The user's secret is only read.
+        // The script only reads the user's secret.
         assert!(!rest.contains(">\"$secret\""));
         // sbatch reads its options only before the first command, and refuses carriage returns.
         let first_command = text.find("cr=").unwrap();
         assert!(text.find("--array").unwrap() > first_command && !text.contains('\r'));
     }
 
-    /// The file names in the script are the names that the submitter reads.
+    /// The script writes the files that the submitter reads.
     #[test]
     fn the_files_of_the_script_have_the_names_that_are_followed() {
         for (name, text) in [
@@ -259,7 +260,7 @@ mod tests {
         }
     }
 
-    /// The script of a rank is in single quotes.
+    /// The script of a rank is written in single quotes, so it must contain none.
     #[test]
     fn the_text_of_a_rank_has_no_quote_that_would_end_it() {
         assert!(!RANK.contains('\''));

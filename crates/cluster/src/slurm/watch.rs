@@ -1,4 +1,4 @@
-//! Decides when to query Slurm about a job, and when and how the job has ended.
+//! Decides when Slurm is queried about a job. Determines when and how the job has ended.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,22 +7,24 @@ use fathometer_model::Instant;
 
 use super::job::{JobReport, QueryResult};
 
-/// The first interval between two queries. Each further interval is a quarter longer, up to [`LONGEST_INTERVAL`].
+/// The first interval between two queries. Each interval is 25 % longer than the previous interval, up to
+/// [`LONGEST_INTERVAL`].
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The longest interval between two queries; it is long because a controller serves all users of a cluster.
+/// The longest interval between two queries. It limits the load on the controller, which serves all users of a cluster.
 const LONGEST_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a controller may be silent, for example while it restarts.
+/// The longest time without an answer of the controller, for example while it restarts.
 const CONTROLLER_TIMEOUT: Duration = Duration::from_secs(10 * 60);
 
-/// How long a file may take to become visible after a job has ended: NFS clients cache attributes for this time.
+/// The longest delay until a file becomes visible after a job has ended: NFS clients cache attributes for this time.
 const FILE_DELAY: Duration = Duration::from_secs(5);
 
-/// How long a cancelled job may take to end. Slurm gives the processes `KillWait` (30 s by default) to exit.
+/// The longest time from the cancellation of a job until its end. Slurm gives the processes `KillWait` (30 s by
+/// default) to exit.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Follows one job by Slurm's reports and the exit code in the job's folder.
+/// Follows one job: reads Slurm's reports and the exit code in the job's folder.
 #[derive(Debug)]
 pub struct Watch {
     next: Instant,
@@ -36,11 +38,11 @@ pub struct Watch {
 /// How a job ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
-    /// The batch script wrote this exit code of rank 0.
+    /// The batch script wrote this exit code, which is the exit code of rank 0.
     Code(u8),
-    /// The job ended without an exit code of rank 0; the last report of Slurm, if it had a record of the job.
+    /// The job ended without an exit code of rank 0. Contains Slurm's last report, if there was one.
     NoCode(Option<JobReport>),
-    /// Slurm did not answer for `CONTROLLER_TIMEOUT`; its last message.
+    /// Slurm did not answer for `CONTROLLER_TIMEOUT`. Contains the last message.
     Unreachable(String),
     /// The job was cancelled and did not end within `CANCEL_TIMEOUT`.
     NotCancelled,
@@ -64,8 +66,8 @@ impl Watch {
         self.ended.is_none() && now >= self.next
     }
 
-    /// Processes Slurm's answer. Returns true if the user should see it: the job's state or nodes changed, or Slurm
-    /// stopped answering.
+    /// Processes Slurm's answer. Returns true if the answer must be shown to the user: the job's state or nodes
+    /// changed, or Slurm stopped answering.
     pub fn saw(&mut self, now: Instant, sighting: QueryResult) -> bool {
         self.next = now + self.interval;
         self.interval = (self.interval * 5 / 4).min(LONGEST_INTERVAL);
@@ -82,7 +84,7 @@ impl Watch {
                         .as_ref()
                         .is_none_or(|last| last.nodes != report.nodes);
                 if starts {
-                    // The job has just started and may be short.
+                    // The job has just started and may end soon.
                     self.interval = SHORTEST_INTERVAL;
                 }
                 self.last = Some(report);
@@ -111,7 +113,7 @@ impl Watch {
         self.cancelled.is_some()
     }
 
-    /// How the job ended; `None` if it has not ended. `code` is the exit code in the job's folder.
+    /// Returns the ending of the job; `None` if the job has not ended. `code` is the exit code in the job's folder.
     pub fn ending(&self, now: Instant, code: Option<u8>) -> Option<Ending> {
         let after = |since: Option<Instant>, time: Duration| {
             since.is_some_and(|since| now.since(since) >= time)
@@ -137,8 +139,8 @@ impl Watch {
 impl Ending {
     /// The exit code of the program that submitted the job.
     ///
-    /// It is the exit code of rank 0, with two exceptions. It is 1 if rank 0 could not be started (126, 127), was
-    /// killed by a signal (128 and above) or left no code, and if the job was cancelled before rank 0 had succeeded.
+    /// This is the exit code of rank 0, except that it is 1 in these cases: rank 0 could not be started (126, 127), was
+    /// killed by a signal (128 and above) or left no code, or the job was cancelled before rank 0 had succeeded.
     pub fn exit_code(&self, cancelled: bool) -> u8 {
         match self {
             Ending::Code(0) if cancelled => 1,
@@ -148,7 +150,7 @@ impl Ending {
     }
 }
 
-/// A predicate whose subject is the job, as in "ended with exit code 3".
+/// Formats a predicate whose subject is the job, as in "ended with exit code 3".
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -215,7 +217,7 @@ mod tests {
             }
             assert_eq!(watch.ending(now, None), None);
         }
-        // About one query per 5 s, and some more at the start.
+        // About one query per 5 s, and some additional queries at the start.
         assert!((115..150).contains(&questions), "{questions}");
         // After a change, queries are frequent again.
         assert!(watch.saw(at(600), sighting("JobState=RUNNING NodeList=n0")));
@@ -231,7 +233,7 @@ mod tests {
         assert_eq!(watch.ending(at(1), Some(3)), Some(Ending::Code(3)));
         watch.saw(at(2), sighting("JobState=TIMEOUT NodeList=n0"));
         assert_eq!(watch.ending(at(2), None), None);
-        // An exit code that becomes visible late counts.
+        // An exit code that becomes visible after the job's end is accepted.
         assert_eq!(watch.ending(at(4), Some(1)), Some(Ending::Code(1)));
         assert!(!watch.asks(at(4)));
         let ending = watch.ending(at(7), None).unwrap();
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!(watch.ending(at(5), None), None);
         assert_eq!(watch.ending(at(6), None), Some(Ending::NoCode(None)));
 
-        // The controller does not answer, answers, and does not answer again.
+        // The controller stops answering, answers again, and then stops answering for longer than the timeout.
         let mut watch = Watch::new(at(0));
         let silent = || QueryResult::Unreachable("no contact".to_owned());
         assert!(watch.saw(at(0), silent()));
@@ -263,7 +265,7 @@ mod tests {
         assert_eq!(ending.exit_code(false), 1);
         assert!(ending.to_string().ends_with("for 10 min: no contact"));
 
-        // A cancelled job does not end.
+        // A cancelled job that does not end.
         let mut watch = Watch::new(at(0));
         watch.saw(at(1), sighting("JobState=RUNNING NodeList=n0"));
         watch.cancel(at(100));

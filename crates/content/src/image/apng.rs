@@ -1,7 +1,7 @@
 //! Encodes animations as APNG (PNG, third edition, section 10).
 //!
-//! Each frame is the smallest rectangle with all changes. Unchanged pixels in it are transparent if that makes
-//! the animation smaller. Up to 256 colours are stored as a palette. oxipng then compresses each frame again.
+//! Each frame is the smallest rectangle with all changes. Unchanged pixels in the rectangle are transparent if this
+//! makes the animation smaller. Up to 256 colours are stored as a palette. oxipng then compresses each frame again.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::encode::failed;
 use super::picture::pixels;
 use super::{ImageError, Picture};
 
-/// The pixel that leaves the pixel below visible.
+/// The transparent pixel, which leaves the underlying pixel visible.
 const CLEAR: [u8; 4] = [0; 4];
 
 /// Encodes all frames.
@@ -144,7 +144,7 @@ impl Change {
     }
 }
 
-/// The smallest rectangle with all changes; one pixel if there is no change.
+/// Returns the smallest rectangle with all changes; one pixel if there are none.
 fn changed(before: &[[u8; 4]], after: &[[u8; 4]], width: u32) -> Rectangle {
     let (mut left, mut right) = (u32::MAX, 0);
     let (mut top, mut bottom) = (u32::MAX, 0);
@@ -176,14 +176,14 @@ fn changed(before: &[[u8; 4]], after: &[[u8; 4]], width: u32) -> Rectangle {
     }
 }
 
-/// The colours of an animation: alpha, red, green and blue. They are in ascending order, so that transparent
-/// colours come first and the list of alpha values is short.
+/// The colours of an animation: alpha, red, green and blue. They are in ascending order, so transparent colours come
+/// first and the list of alpha values is short.
 struct Palette {
     colours: Vec<[u8; 4]>,
 }
 
 impl Palette {
-    /// The palette, if there are at most 256 colours.
+    /// Creates the palette, if there are at most 256 colours.
     fn of(picture: &Picture, with_clear: bool) -> Option<Palette> {
         let mut colours = BTreeSet::new();
         if with_clear {
@@ -192,7 +192,7 @@ impl Palette {
         for frame in &picture.frames {
             let mut last = None;
             for &[r, g, b, alpha] in pixels(&frame.rgba) {
-                // There are long runs of one colour.
+                // Long runs of one colour are common; a run needs only one insertion.
                 if last == Some([alpha, r, g, b]) {
                     continue;
                 }
@@ -216,13 +216,13 @@ impl Palette {
         }
     }
 
-    /// The indices of the pixels, packed row by row with the first pixel in the high bits.
+    /// Returns the palette indices of the pixels, packed row by row with the first pixel in the high bits.
     fn samples(&self, change: &Change) -> Vec<u8> {
         let bits = self.depth() as usize;
         let index = |&[r, g, b, alpha]: &[u8; 4]| {
             let colour = [alpha, r, g, b];
             let found = self.colours.binary_search(&colour);
-            // Every colour is in the palette, which was built from these frames.
+            // Every colour is in the palette, because these frames define the palette.
             found.unwrap_or_else(|place| place) as u8
         };
         change

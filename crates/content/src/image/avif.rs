@@ -6,11 +6,11 @@ use super::Frame;
 use super::encode::failed;
 use super::{ImageError, Picture, exif};
 
-/// The most pixels of an image that is encoded: the encoder needs three to five seconds of one core for a
-/// million pixels.
+/// The maximum number of pixels of an image to encode. The encoder needs three to five seconds of CPU time per million
+/// pixels.
 const MOST_PIXELS: u64 = 4_000_000;
 
-/// Encodes the first frame as a lossy AVIF. Also returns the image that decoders show.
+/// Encodes the first frame as a lossy AVIF. Also returns the pixels that decoders show.
 #[cfg(feature = "avif")]
 pub(super) fn avif(picture: &Picture) -> Result<(Vec<u8>, Picture), ImageError> {
     check(picture)?;
@@ -43,7 +43,7 @@ pub(super) fn avif(picture: &Picture) -> Result<(Vec<u8>, Picture), ImageError> 
     Ok((encoded.file, shown))
 }
 
-/// Refuses images with properties that the file cannot state, and images that would take too much time.
+/// Refuses images with properties that AVIF cannot store, and images that would need too much time.
 fn check(picture: &Picture) -> Result<(), ImageError> {
     let why = if picture.has_other_colours {
         "it states its colour space without an ICC profile"

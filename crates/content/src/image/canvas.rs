@@ -1,6 +1,6 @@
-//! The canvas on which the frames of GIF and APNG are drawn, as their specifications require.
+//! The canvas on which the frames of GIF and APNG are drawn, according to their specifications.
 
-/// The place of a frame, inside the canvas.
+/// The position and size of a frame, inside the canvas.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rectangle {
     pub left: u32,
@@ -9,21 +9,21 @@ pub(super) struct Rectangle {
     pub height: u32,
 }
 
-/// How a pixel is drawn.
+/// The method of drawing a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blend {
-    /// The pixel replaces the pixel below.
+    /// The pixel replaces the underlying pixel.
     Source,
-    /// The pixel is drawn over the pixel below.
+    /// The pixel is blended over the underlying pixel.
     Over,
 }
 
 /// The treatment of the frame's rectangle before the next frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dispose {
-    /// The rectangle is kept.
+    /// The rectangle is left unchanged.
     Keep,
-    /// The rectangle becomes transparent, as in browsers, and does not get the background colour of GIF.
+    /// The rectangle becomes transparent, as in browsers. It does not get the background colour of GIF.
     Clear,
     /// The rectangle is restored to its content before the frame.
     Restore,
@@ -37,15 +37,15 @@ pub(super) struct Canvas {
 }
 
 impl Canvas {
-    /// A transparent canvas.
+    /// Creates a transparent canvas.
     pub fn new(width: u32, height: u32) -> Canvas {
         let (width, height) = (width as usize, height as usize);
         let rgba = vec![0; width * height * 4];
         Canvas { width, rgba }
     }
 
-    /// Draws a frame, returns the visible pixels, and prepares the canvas for the next frame. Transparent
-    /// pixels have no colour in the result if they were drawn over.
+    /// Draws a frame, returns the visible pixels, and prepares the canvas for the next frame. In the result, blended
+    /// transparent pixels have no colour.
     pub fn show(&mut self, frame: &[u8], at: Rectangle, blend: Blend, dispose: Dispose) -> Vec<u8> {
         let before = (dispose == Dispose::Restore).then(|| self.rgba.clone());
         let row_bytes = at.width as usize * 4;
@@ -83,7 +83,7 @@ impl Canvas {
     }
 }
 
-/// Draws a pixel over another one (PNG, third edition, section 13.16), rounded to the nearest value.
+/// Blends a pixel over another pixel (PNG, third edition, section 13.16), rounded to the nearest value.
 fn over(below: &mut [u8], above: &[u8]) {
     match above[3] {
         0 => {}

@@ -5,7 +5,7 @@ use oxipng::{Options, RawImage, StripChunks};
 
 use super::{ImageError, Limits, Picture};
 
-/// The PNG chunks that a browser reads. Text, times and histograms are removed.
+/// The PNG chunks that a browser uses. Text, times and histograms are removed.
 const DISPLAYED: [[u8; 4]; 12] = [
     *b"acTL", *b"cHRM", *b"cICP", *b"cLLI", *b"eXIf", *b"fcTL", *b"fdAT", *b"gAMA", *b"iCCP",
     *b"mDCV", *b"pHYs", *b"sRGB",
@@ -27,7 +27,7 @@ pub(super) fn png(picture: &Picture) -> Result<Vec<u8>, ImageError> {
     .map_err(failed)
 }
 
-/// Optimises a PNG: better filters, palette and compression, and no chunks that browsers ignore.
+/// Optimises a PNG: better filters, palette and compression; chunks that browsers ignore are removed.
 pub(super) fn optimised_png(content: &[u8], limits: Limits) -> Result<Vec<u8>, ImageError> {
     let options = Options {
         strip: StripChunks::Keep(DISPLAYED.into_iter().collect()),

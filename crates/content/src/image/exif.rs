@@ -4,15 +4,15 @@
 const ORIENTATION: u16 = 0x0112;
 /// The value for an upright image.
 const UPRIGHT: u16 = 1;
-/// The bytes of an entry: tag, type, count and value.
+/// The size of an entry in bytes: tag, type, count and value.
 const ENTRY: usize = 12;
 
-/// Whether the metadata may rotate or mirror the image: the orientation is not upright, or cannot be read.
+/// Returns whether the metadata may rotate or mirror the image: the orientation is not upright, or cannot be read.
 pub(super) fn turns(tiff: &[u8]) -> bool {
     orientation(tiff) != Some(UPRIGHT)
 }
 
-/// The orientation; upright if it is not stated. `None` if the directory is damaged.
+/// Returns the orientation; upright if it is not stated. `None` if the directory is damaged.
 fn orientation(tiff: &[u8]) -> Option<u16> {
     let is_little = match tiff.get(..4)? {
         b"II\x2a\0" => true,
@@ -47,7 +47,7 @@ fn orientation(tiff: &[u8]) -> Option<u16> {
 pub(super) mod tests {
     use super::*;
 
-    /// Metadata with a resolution unit and this orientation.
+    /// Creates metadata with a resolution unit and this orientation.
     pub fn tiff(orientation: u16) -> Vec<u8> {
         let mut tiff = b"MM\0\x2a\0\0\0\x08\0\x02".to_vec();
         for (tag, value) in [(0x0128_u16, 2_u16), (ORIENTATION, orientation)] {
@@ -66,7 +66,7 @@ pub(super) mod tests {
         for orientation in [0, 2, 6, 8, 9] {
             assert!(turns(&tiff(orientation)), "{orientation}");
         }
-        // In the other order of bytes, without an orientation.
+        // Little-endian metadata, without an orientation.
         assert!(!turns(b"II\x2a\0\x08\0\0\0\0\0\0\0\0\0"));
         let upright = tiff(1);
         for length in 0..upright.len() - 6 {

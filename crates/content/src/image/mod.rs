@@ -1,7 +1,6 @@
-//! Images: the bytes that other formats and encoders save, with the same pixels or with a stated distortion.
+//! Images: converts them to other formats or re-encodes them, with the same pixels or with a stated distortion.
 //!
-//! Files are untrusted: every decoder runs under [`Limits`], and the panic of a decoder is an error of that
-//! file.
+//! Files are untrusted: every decoder runs with [`Limits`], and the panic of a decoder is an error of the file.
 
 mod apng;
 #[cfg(any(feature = "avif", test))]
@@ -37,12 +36,12 @@ pub enum Format {
     Jpeg,
     /// WebP.
     Webp,
-    /// AVIF, still or a sequence.
+    /// AVIF, a still image or a sequence.
     Avif,
 }
 
 impl Format {
-    /// The format of a file, determined by its first bytes as in browsers (MIME Sniffing, section 6.1).
+    /// Returns the format of a file, determined by its first bytes as in browsers (MIME Sniffing, section 6.1).
     pub fn of(content: &[u8]) -> Option<Format> {
         match content {
             [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some(Format::Gif),
@@ -68,7 +67,7 @@ impl Format {
         }
     }
 
-    /// The media type of the format (IANA).
+    /// Returns the media type of the format (IANA).
     pub fn media_type(self) -> &'static str {
         match self {
             Format::Gif => "image/gif",
@@ -79,7 +78,7 @@ impl Format {
         }
     }
 
-    /// The format that a file name's extension indicates.
+    /// Returns the format that a file name's extension indicates.
     pub fn of_extension(extension: &str) -> Option<Format> {
         match extension.to_ascii_lowercase().as_str() {
             "gif" => Some(Format::Gif),
@@ -92,17 +91,17 @@ impl Format {
     }
 }
 
-/// The bytes of a file type box that are read at most.
+/// The maximum number of bytes that are read from a file type box.
 const LARGEST_FILE_TYPE_BOX: u32 = 1024;
 
-/// Whether a file that begins with a file type box names a brand of AVIF, as its major brand or as a compatible
-/// brand (ISO/IEC 14496-12, section 4.3; AVIF 1.1, section 6).
+/// Returns whether the file type box at the beginning of a file contains a brand of AVIF, as its major brand or as a
+/// compatible brand (ISO/IEC 14496-12, section 4.3; AVIF 1.1, section 6).
 fn is_avif(content: &[u8]) -> bool {
     let (words, _) = content.as_chunks::<4>();
     let Some((&length, words)) = words.split_first() else {
         return false;
     };
-    // The words of the box after its length. No file needs a longer list of brands.
+    // The words of the box after its length. Longer lists of brands do not occur in practice.
     let length = u32::from_be_bytes(length).min(LARGEST_FILE_TYPE_BOX) as usize / 4;
     let brands = words.iter().take(length.saturating_sub(1)).enumerate();
     // The first word is the type of the box, the third is the minor version.
@@ -123,17 +122,17 @@ impl fmt::Display for Format {
     }
 }
 
-/// The limits of a decoder. The memory of a decoder is proportional to the pixels.
+/// The limits of a decoder. The memory of a decoder is proportional to the number of pixels.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most pixels of all frames together.
+    /// The maximum number of pixels in all frames together.
     pub pixels: u64,
-    /// The most frames of an animation.
+    /// The maximum number of frames of an animation.
     pub frames: u32,
 }
 
 impl Limits {
-    /// Refuses a canvas that is too large, before it is allocated.
+    /// Refuses a canvas that is too large, before its memory is allocated.
     fn check(self, width: u32, height: u32, frames: u32) -> Result<(), ImageError> {
         if width == 0 || height == 0 {
             return Err(ImageError::Malformed("it has no pixels".to_owned()));
@@ -153,7 +152,7 @@ impl Limits {
         Ok(())
     }
 
-    /// The bytes of all pixels, plus the rows of a decoder.
+    /// Returns the bytes of all pixels, plus additional rows for the decoder.
     fn bytes(self) -> usize {
         let bytes = self.pixels.saturating_mul(4).saturating_add(1 << 20);
         usize::try_from(bytes).unwrap_or(usize::MAX)
@@ -166,8 +165,8 @@ pub enum ImageError {
     /// The decoder refused the image.
     #[error("the image is malformed: {0}")]
     Malformed(String),
-    /// The name of the file indicates another format than its content has. Depending on the server's fields, a
-    /// browser shows such an image by its bytes or not at all.
+    /// The file name indicates another format than the content. Depending on the server's fields, a browser uses the
+    /// bytes or does not show such an image.
     #[error("its name indicates {named}, its first bytes indicate {}", .found.map_or("no image".to_owned(), |found| found.to_string()))]
     Mislabelled {
         /// The format that the name indicates.
@@ -180,19 +179,19 @@ pub enum ImageError {
         "{frames} frames of {width} x {height} pixels are more than {limit} pixels (--max-pixels)"
     )]
     TooLarge {
-        /// Pixels in a row.
+        /// The number of pixels in a row.
         width: u32,
-        /// Rows.
+        /// The number of rows.
         height: u32,
-        /// Frames.
+        /// The number of frames.
         frames: u32,
-        /// Pixels permitted in all frames together.
+        /// The maximum number of pixels in all frames together.
         limit: u64,
     },
     /// The animation has more frames than permitted.
     #[error("the animation has more than {0} frames")]
     TooManyFrames(u32),
-    /// The treatment cannot preserve a property of the image. This is no error of the image.
+    /// The treatment cannot preserve a property of the image. The image itself is valid.
     #[error("not treated: {0}")]
     NotApplicable(&'static str),
     /// An encoder failed.
@@ -209,7 +208,7 @@ pub enum ImageError {
 /// Calls a library with an untrusted image. A panic in the library becomes an error of the image, so that the
 /// other files are still treated.
 fn guarded<T>(work: impl FnOnce() -> Result<T, ImageError>) -> Result<T, ImageError> {
-    // Only the result survives the call.
+    // This is unwind-safe, because only the result is used after a panic.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<String>()

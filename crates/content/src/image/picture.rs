@@ -9,13 +9,13 @@ pub struct Picture {
     pub height: u32,
     /// The frames, each with all pixels of the visible canvas. A still image has one frame.
     pub frames: Vec<Frame>,
-    /// The number of times that an animation is played; 0: endless.
+    /// The number of times that an animation is played; 0: without end.
     pub plays: u32,
     /// The ICC profile.
     pub icc: Option<Vec<u8>>,
-    /// The EXIF metadata, without the header of the image format. It may rotate the image.
+    /// The EXIF metadata, without the header of the image format. The metadata may rotate the image.
     pub exif: Option<Vec<u8>>,
-    /// Whether the colour space is given by other means than an ICC profile (gAMA, cHRM, cICP).
+    /// Whether the file states the colour space without an ICC profile (gAMA, cHRM, cICP).
     pub has_other_colours: bool,
 }
 
@@ -24,17 +24,17 @@ pub struct Picture {
 pub struct Frame {
     /// Red, green, blue and alpha of each pixel, row by row.
     pub rgba: Vec<u8>,
-    /// The time for which the frame is shown, in seconds: numerator and denominator. The denominator is not 0.
+    /// The display time of the frame, in seconds: numerator and denominator. The denominator is not 0.
     pub delay: (u16, u16),
 }
 
 impl Picture {
-    /// Whether the image is an animation.
+    /// Returns whether the image is an animation.
     pub fn is_animated(&self) -> bool {
         self.frames.len() > 1
     }
 
-    /// Whether both images look the same: all pixels of all frames, and the times of an animation.
+    /// Returns whether both images look the same: all pixels of all frames, and the display times of an animation.
     pub fn shows_the_same(&self, other: &Picture) -> bool {
         let seconds = |a: &Frame, b: &Frame| {
             let product = |x: (u16, u16), y: (u16, u16)| u32::from(x.0) * u32::from(y.1);
@@ -51,13 +51,13 @@ impl Picture {
                 .all(|(a, b)| a.rgba == b.rgba && (!is_animated || seconds(a, b)))
     }
 
-    /// The pixels of the first frame.
+    /// Returns the pixels of the first frame.
     pub(super) fn pixels(&self) -> &[[u8; 4]] {
         pixels(&self.frames[0].rgba)
     }
 }
 
-/// The bytes as pixels. Bytes after the last complete pixel are ignored.
+/// Converts the bytes to pixels. Bytes after the last complete pixel are ignored.
 pub(super) fn pixels(rgba: &[u8]) -> &[[u8; 4]] {
     rgba.as_chunks().0
 }

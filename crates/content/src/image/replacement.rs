@@ -1,8 +1,8 @@
-//! Images that HTML and CSS can replace: exactly, if they consist of one or a few bands of colour; as a
-//! proposal, if they look like text on a flat background.
+//! Images that HTML and CSS can replace. The replacement is exact for one or a few bands of colour. It is a proposal
+//! for images that look like text on a flat background.
 //!
-//! nielsen97 replaces its banner of 682 bytes by some 150 bytes of HTML and CSS, and also saves a request. The
-//! words in an image cannot be read from its pixels; a proposal for text uses the `alt` attribute of the page.
+//! nielsen97 replaces a banner of 682 bytes by about 150 bytes of HTML and CSS, and also saves a request. The words in
+//! an image cannot be read from its pixels; a proposal for text uses the `alt` attribute of the page.
 
 mod text;
 
@@ -11,25 +11,25 @@ use std::fmt::Write as _;
 use super::Picture;
 pub use text::TextShape;
 
-/// The most bands of colour: with more, CSS is no simpler than the image.
+/// The maximum number of bands of colour: with more bands, CSS is not simpler than the image.
 const MOST_BANDS: usize = 8;
 
 /// The replacement of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Replacement {
-    /// Bands of one colour each; one band is a flat image. All pixels are the same in a browser that draws one
-    /// CSS pixel as one screen pixel.
+    /// Bands of one colour each; one band is a flat image. The pixels are the same if a browser draws one CSS pixel as
+    /// one screen pixel.
     Bands {
         /// The width in pixels.
         width: u32,
         /// The height in pixels.
         height: u32,
-        /// Whether the bands are side by side; otherwise they are one below the other.
+        /// Whether the bands are side by side; otherwise each band is below the previous one.
         beside: bool,
         /// The bands, from left to right or from top to bottom.
         bands: Vec<Band>,
     },
-    /// Text. The replacement looks different, because the font differs.
+    /// Text. The replacement looks different, because it uses another font.
     Text(TextShape),
 }
 
@@ -38,14 +38,13 @@ pub enum Replacement {
 pub struct Band {
     /// Red, green, blue and alpha.
     pub color: [u8; 4],
-    /// The width or height of the band in pixels, across the bands.
+    /// The width of a vertical band, or the height of a horizontal band, in pixels.
     pub pixels: u32,
 }
 
 impl Replacement {
-    /// Finds the replacement of an image. `None` for most images: animations, photographs, drawings, images
-    /// whose colours differ from those of CSS (by a profile or a gamma value), and images that their metadata
-    /// may rotate.
+    /// Finds the replacement of an image. `None` for most images: animations, photographs, drawings, images that their
+    /// metadata may rotate, and images whose colours differ from CSS (because of a profile or a gamma value).
     pub fn of(picture: &Picture) -> Option<Replacement> {
         let has_own_meaning =
             picture.icc.is_some() || picture.has_other_colours || picture.exif.is_some();
@@ -57,17 +56,16 @@ impl Replacement {
             .or_else(|| TextShape::of(picture).map(Replacement::Text))
     }
 
-    /// Whether all pixels are preserved.
+    /// Returns whether all pixels are preserved.
     pub fn is_exact(&self) -> bool {
         matches!(self, Replacement::Bands { .. })
     }
 
-    /// The element that replaces `<img>`, with its style: inline, with the size of the image, its lower edge on
-    /// the baseline. `alt` is the source of the `alt` attribute, with its character references. Markup in it is
-    /// escaped.
+    /// Returns the element that replaces `<img>`, with its style: inline, with the size of the image, and with the
+    /// lower edge on the baseline. `alt` is the source of the `alt` attribute, with its character references. Markup in
+    /// the attribute is escaped.
     ///
-    /// `shown` is the size in the tag. Only a flat image may have another size than its own; `None` for other
-    /// images.
+    /// `shown` is the size in the tag. Only a flat image may be scaled; `None` for other scaled images.
     pub fn html(&self, alt: Option<&str>, shown: [Option<u32>; 2]) -> Option<String> {
         let [width, height] = self.size_of(shown)?;
         let alt = alt.map(str::trim).filter(|alt| !alt.is_empty());
@@ -86,8 +84,8 @@ impl Replacement {
         })
     }
 
-    /// The size at which a tag with these attributes shows the image. If only one attribute is given, the other
-    /// is in proportion (HTML, section 15.4.3).
+    /// Returns the size at which a tag with these attributes shows the image. If only one attribute is given, the other
+    /// value is in proportion (HTML, section 15.4.3).
     fn size_of(&self, shown: [Option<u32>; 2]) -> Option<[u32; 2]> {
         let own @ [width, height] = match self {
             Replacement::Bands { width, height, .. } => [*width, *height],
@@ -109,7 +107,7 @@ impl Replacement {
     }
 }
 
-/// The pixels as bands, if each row (or each column, with `beside`) has one colour.
+/// Converts the pixels to bands, if each row (or each column, with `beside`) has one colour.
 fn bands(picture: &Picture, beside: bool) -> Option<Replacement> {
     let pixels = picture.pixels();
     let (width, height) = (picture.width as usize, picture.height as usize);
@@ -145,7 +143,7 @@ fn bands(picture: &Picture, beside: bool) -> Option<Replacement> {
     })
 }
 
-/// The visible colour of a pixel: a transparent pixel has a colour that it does not show.
+/// Returns the visible colour of a pixel. The colour of a transparent pixel is not visible.
 fn visible(pixel: [u8; 4]) -> [u8; 4] {
     match pixel[3] {
         0 => [0; 4],
@@ -153,7 +151,7 @@ fn visible(pixel: [u8; 4]) -> [u8; 4] {
     }
 }
 
-/// The declaration of the background; empty for a transparent image.
+/// Returns the declaration of the background; empty for a transparent image.
 fn background(bands: &[Band], beside: bool) -> String {
     match bands {
         [Band { color: [.., 0], .. }] => String::new(),
@@ -175,7 +173,7 @@ fn background(bands: &[Band], beside: bool) -> String {
     }
 }
 
-/// The shortest hexadecimal notation of a CSS colour (CSS Color 4, section 5.2).
+/// Returns the shortest hexadecimal notation of a CSS colour (CSS Color 4, section 5.2).
 fn css_color([red, green, blue, alpha]: [u8; 4]) -> String {
     if alpha == 0 {
         return "#0000".to_owned();
@@ -193,8 +191,8 @@ fn css_color([red, green, blue, alpha]: [u8; 4]) -> String {
         })
 }
 
-/// Escapes the text of an attribute, which contains character references, for use as text and in an attribute
-/// with double quotes.
+/// Escapes the text of an attribute, which may contain character references, for use as text and in an attribute with
+/// double quotes.
 fn escaped(source: &str) -> String {
     source
         .replace('<', "&lt;")
@@ -241,7 +239,7 @@ mod tests {
                 picture(1, 9, |_, _| GREY),
                 "width:1px;height:9px;background:#808080",
             ),
-            // The spacer: transparent pixels, whatever their colours.
+            // A spacer: transparent pixels of any colours.
             (
                 picture(5, 5, |x, _| [x as u8, 0, 0, 0]),
                 "width:5px;height:5px",
@@ -286,7 +284,7 @@ mod tests {
             ([Some(30), Some(5)], Some("width:30px;height:5px;")),
             ([Some(30), None], Some("width:30px;height:15px;")),
             ([None, Some(5)], Some("width:10px;height:5px;")),
-            // Half a pixel high.
+            // The proportional height would be half a pixel.
             ([Some(3), None], None),
         ] {
             let html = spacer.html(None, shown);

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use super::{Frame, ImageError, Picture, encode, guarded};
 
-/// The colours of a PNG palette.
+/// The maximum number of colours in a PNG palette.
 const PALETTE: usize = 256;
 
-/// Several still images in one picture.
+/// Several still images combined into one picture.
 #[derive(Clone, Debug)]
 pub struct Sprite {
     picture: Picture,
@@ -15,16 +15,16 @@ pub struct Sprite {
 }
 
 impl Sprite {
-    /// Whether the picture can be a part of a sprite: a still image whose colours have the standard meaning.
+    /// Returns whether the picture can be part of a sprite: a still image with standard colours.
     pub fn can_have(picture: &Picture) -> bool {
         let has_own_meaning =
             picture.icc.is_some() || picture.has_other_colours || picture.exif.is_some();
         !picture.is_animated() && !has_own_meaning
     }
 
-    /// Puts the pictures side by side in rows, the tallest first, so that the sprite is about square.
-    /// Pixels are unchanged; the remaining area is transparent. [`Sprite::can_have`] must hold for all
-    /// pictures, and there must be at least one.
+    /// Arranges the pictures in rows, the tallest first, so that the sprite is about square. Pixels are unchanged; the
+    /// remaining area is transparent. [`Sprite::can_have`] must be true for all pictures, and there must be at least
+    /// one picture.
     pub fn of(pictures: &[&Picture]) -> Sprite {
         let mut order: Vec<usize> = (0..pictures.len()).collect();
         order.sort_by_key(|&index| {
@@ -76,17 +76,17 @@ impl Sprite {
         Sprite { picture, places }
     }
 
-    /// The position of each picture, in their order: pixels from the left and from the top.
+    /// Returns the position of each picture, in the order of the pictures: pixels from the left and from the top.
     pub fn places(&self) -> &[[u32; 2]] {
         &self.places
     }
 
-    /// The picture with all others in it.
+    /// Returns the combined picture.
     pub fn picture(&self) -> &Picture {
         &self.picture
     }
 
-    /// The sprite as PNG, by oxipng.
+    /// Encodes the sprite as PNG, with oxipng.
     ///
     /// # Errors
     ///
@@ -96,15 +96,15 @@ impl Sprite {
     }
 }
 
-/// Divides the pictures into sprites whose colours fit into one palette, because PNG then needs one byte for
-/// each pixel instead of three or four. Pictures with more colours go into separate sprites. Returns the
-/// indices of the pictures in each sprite.
+/// Divides the pictures into sprites whose colours fit into one palette, because PNG then needs one byte per pixel
+/// instead of three or four. Pictures with more colours are placed in separate sprites. Returns the indices of the
+/// pictures in each sprite.
 pub fn by_palette(pictures: &[&Picture]) -> Vec<Vec<usize>> {
     let mut sprites: Vec<(HashSet<[u8; 4]>, Vec<usize>)> = Vec::new();
     let mut others = Vec::new();
     for (index, picture) in pictures.iter().enumerate() {
         let mut colours: HashSet<[u8; 4]> = HashSet::new();
-        // The transparent pixels that fill the rows.
+        // The transparent pixels that fill the rows also need a palette entry.
         colours.insert([0; 4]);
         for pixel in picture.pixels() {
             colours.insert(*pixel);

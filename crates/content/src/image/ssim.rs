@@ -1,4 +1,4 @@
-//! The distortion by lossy treatments: structural similarity.
+//! The distortion by lossy treatments, measured as structural similarity.
 
 use super::Picture;
 
@@ -14,10 +14,10 @@ const SIGMA: f64 = 1.5;
 const C1: f64 = 0.01 * 255.0 * 0.01 * 255.0;
 const C2: f64 = 0.03 * 255.0 * 0.03 * 255.0;
 
-/// The mean structural similarity of the first frames: [`SSIM_DEFINITION`]. 1 for equal images. Windows lie
-/// inside the image. `None` if the sizes differ, or the image is smaller than one window.
+/// Computes the mean structural similarity of the first frames, according to [`SSIM_DEFINITION`]. It is 1 for equal
+/// images. All windows are inside the image. `None` if the sizes differ, or the image is smaller than one window.
 ///
-/// It needs memory for eleven rows, in addition to the images.
+/// The computation needs memory for eleven rows, in addition to the images.
 pub fn ssim(a: &Picture, b: &Picture) -> Option<f64> {
     let is_opaque = |picture: &Picture| picture.pixels().iter().all(|pixel| pixel[3] == 255);
     let over_black = ssim_over(0.0, a, b)?;
@@ -27,14 +27,14 @@ pub fn ssim(a: &Picture, b: &Picture) -> Option<f64> {
     }
 }
 
-/// The mean structural similarity over a background of this luma.
+/// Computes the mean structural similarity over a background of this luma.
 fn ssim_over(background: f64, a: &Picture, b: &Picture) -> Option<f64> {
     let (width, height) = (a.width as usize, a.height as usize);
     if (a.width, a.height) != (b.width, b.height) || width < WINDOW || height < WINDOW {
         return None;
     }
     let weights = weights();
-    // The rows after weighting along the row: of a, b, a², b² and ab.
+    // The rows after horizontal weighting: of a, b, a², b² and ab.
     let mut rows = vec![vec![[0.0; 5]; width + 1 - WINDOW]; WINDOW];
     let mut sum = 0.0;
     for row in 0..height {
@@ -54,7 +54,7 @@ fn ssim_over(background: f64, a: &Picture, b: &Picture) -> Option<f64> {
         if row + 1 < WINDOW {
             continue;
         }
-        // In the ring, the oldest row follows the newest.
+        // In the ring buffer, the oldest row follows the newest row.
         let by_age: [_; WINDOW] = std::array::from_fn(|age| &rows[(row + 1 + age) % WINDOW]);
         for column in 0..=width - WINDOW {
             let window = by_age.iter().map(|row| &row[column]);
@@ -64,7 +64,7 @@ fn ssim_over(background: f64, a: &Picture, b: &Picture) -> Option<f64> {
     Some(sum / ((width + 1 - WINDOW) * (height + 1 - WINDOW)) as f64)
 }
 
-/// Equation 13 of the paper.
+/// Computes equation 13 of the paper.
 fn similarity([x, y, xx, yy, xy]: [f64; 5]) -> f64 {
     let (variance_x, variance_y, covariance) = (xx - x * x, yy - y * y, xy - x * y);
     (2.0 * x * y + C1) * (2.0 * covariance + C2)

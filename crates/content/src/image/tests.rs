@@ -1,4 +1,4 @@
-//! Tests that lossless treatments preserve every pixel, that malformed files are errors, and that limits hold.
+//! Tests that lossless treatments preserve every pixel, that malformed files are errors, and that limits are enforced.
 
 use super::*;
 
@@ -7,14 +7,14 @@ const LIMITS: Limits = Limits {
     frames: 50,
 };
 
-/// A pseudo-random number.
+/// Returns a pseudo-random number.
 fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     number ^ (number >> 29)
 }
 
-/// A GIF of 40 x 30 with frames of all disposal methods at different places, in 8 colours of which one is
-/// transparent.
+/// Creates a GIF of 40 x 30 pixels. Its frames have all disposal methods, different positions, and 8 colours, one of
+/// them transparent.
 fn gif(frames: u64) -> Vec<u8> {
     let palette: Vec<u8> = (0..24).map(|byte| mixed(byte) as u8).collect();
     let mut coded = Vec::new();
@@ -53,12 +53,12 @@ fn gif(frames: u64) -> Vec<u8> {
     coded
 }
 
-/// A PNG of 8-bit samples, with a text chunk.
+/// Creates a PNG of 8-bit samples, with a text chunk.
 fn png(color: png::ColorType, change: impl Fn(&mut png::Encoder<'_, &mut Vec<u8>>)) -> Vec<u8> {
     png_with(color, 1, change)
 }
 
-/// A PNG like [`png`], with samples of one or two bytes.
+/// Creates a PNG like [`png`], with samples of one or two bytes.
 fn png_with(
     color: png::ColorType,
     bytes_a_sample: u64,
@@ -78,7 +78,7 @@ fn png_with(
     coded
 }
 
-/// A JPEG of 90 x 70 with a gradient and noise.
+/// Creates a JPEG of 90 x 70 pixels with a gradient and noise.
 fn jpeg() -> Vec<u8> {
     let mut coded = Vec::new();
     let mut encoder = jpeg_encoder::Encoder::new(&mut coded, 97);
@@ -135,7 +135,7 @@ fn lossless_treatments_keep_every_pixel_and_save_bytes() {
         assert_eq!(image.picture().plays, 4);
         ImageTreatment::GifToApng.encode(&image).unwrap().file
     };
-    // An APNG is an image itself, and is optimised with its frames.
+    // An APNG is also an image to treat, and is optimised with its frames.
     assert_eq!(treat(&apng)[0].0, ImageTreatment::OptimisePng);
 
     for color in [png::ColorType::Rgb, png::ColorType::Rgba] {
@@ -220,7 +220,7 @@ fn a_jpeg_states_its_distortion_and_keeps_its_profile() {
 
 #[test]
 fn sizes_are_refused_before_they_are_allocated() {
-    // The headers alone announce 65535 x 65535 pixels.
+    // The headers state 65535 x 65535 pixels.
     let mut gif = gif(1);
     gif[6..10].fill(0xff);
     let mut png = png(png::ColorType::Rgb, |_| {});
@@ -268,7 +268,7 @@ fn sizes_are_refused_before_they_are_allocated() {
     );
 }
 
-/// The CRC of a chunk (PNG, annex D), bit by bit.
+/// Computes the CRC of a chunk (PNG, annex D) bit by bit.
 fn crc32(content: &[u8]) -> u32 {
     !content.iter().fold(u32::MAX, |sum, &byte| {
         (0..8).fold(sum ^ u32::from(byte), |sum, _| {
@@ -315,7 +315,7 @@ fn an_avif_is_found_by_any_of_its_brands_and_not_decoded() {
         (file(16, b"avif\0\0\0\0"), Some(Format::Avif)),
         (file(16, b"avis\0\0\0\0rest"), Some(Format::Avif)),
         (file(24, b"mif1\0\0\0\0miafavif"), Some(Format::Avif)),
-        // After the box, in the version, of another format, and cut off.
+        // The brand is after the box, in the version field, of another format, or truncated.
         (file(20, b"mif1\0\0\0\0miafavif"), None),
         (file(16, b"mif1avif"), None),
         (file(20, b"isom\0\0\0\0mp41"), None),
@@ -347,8 +347,8 @@ fn a_transparent_image_is_compared_over_black_and_over_white() {
         exif: None,
         has_other_colours: false,
     };
-    // Colours that are not shown do not count. A lower alpha of white is visible only over black, of black only
-    // over white.
+    // The colours of transparent pixels are ignored. Over white, a lower alpha of white is invisible; over black, a
+    // lower alpha of black is invisible.
     let same = ssim(&picture([255, 0, 9, 0]), &picture([0, 0, 200, 0])).unwrap();
     assert!((same - 1.0).abs() < 1e-12, "{same}");
     for colour in [0, 255] {

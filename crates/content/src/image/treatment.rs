@@ -7,7 +7,7 @@ use std::fmt;
 use super::avif;
 use super::{Format, ImageError, Limits, Picture, apng, decode, encode, guarded, ssim};
 
-/// A file with its decoded image.
+/// A file, and its decoded image.
 #[derive(Debug)]
 pub struct Image<'a> {
     format: Format,
@@ -36,7 +36,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// The decoded image.
+    /// Returns the decoded image.
     pub fn picture(&self) -> &Picture {
         &self.picture
     }
@@ -47,13 +47,13 @@ impl<'a> Image<'a> {
 pub struct Encoded {
     /// The file.
     pub file: Vec<u8>,
-    /// The image that decoders show, as reported by the encoder; set if this program has no decoder for the
+    /// The pixels that decoders show, as reported by the encoder; set only if this program has no decoder for the
     /// format.
     shown: Option<Picture>,
 }
 
 impl Encoded {
-    /// A file that this program can decode.
+    /// Wraps a file that this program can decode.
     fn decodable(file: Vec<u8>) -> Encoded {
         Encoded { file, shown: None }
     }
@@ -62,23 +62,23 @@ impl Encoded {
 /// A treatment of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageTreatment {
-    /// A still GIF as PNG, by oxipng.
+    /// Converts a still GIF to PNG, with oxipng.
     GifToPng,
-    /// An animated GIF as APNG.
+    /// Converts an animated GIF to APNG.
     GifToApng,
-    /// PNG and APNG optimised by oxipng: without chunks that browsers ignore, and not interlaced.
+    /// Optimises PNG and APNG with oxipng: removes chunks that browsers ignore, and interlacing.
     OptimisePng,
-    /// A still GIF or PNG as lossless WebP.
+    /// Converts a still GIF or PNG to lossless WebP.
     ToWebp,
-    /// A JPEG encoded again with this quality, 1 to 100. Lossy.
+    /// Re-encodes a JPEG with this quality, 1 to 100. Lossy.
     Jpeg(u8),
-    /// A still GIF, PNG or JPEG as AVIF. Lossy.
+    /// Converts a still GIF, PNG or JPEG to AVIF. Lossy.
     #[cfg(feature = "avif")]
     ToAvif,
 }
 
 impl ImageTreatment {
-    /// Whether the treatment applies to images of this kind.
+    /// Returns whether the treatment applies to images of this kind.
     pub fn applies_to(self, image: &Image<'_>) -> bool {
         let is_animated = image.picture.is_animated();
         match self {
@@ -96,7 +96,7 @@ impl ImageTreatment {
         }
     }
 
-    /// Whether all pixels are preserved.
+    /// Returns whether all pixels are preserved.
     pub fn is_lossless(self) -> bool {
         match self {
             ImageTreatment::GifToPng
@@ -109,13 +109,13 @@ impl ImageTreatment {
         }
     }
 
-    /// Whether this program has a decoder for the format. Otherwise the encoder reports the image that decoders
-    /// show, and there is no decoding time.
+    /// Returns whether this program has a decoder for the format. If it has none, the encoder reports the pixels that
+    /// decoders show, and there is no decoding time.
     pub fn has_decoder(self) -> bool {
         self.format() != Format::Avif
     }
 
-    /// The format of the result.
+    /// Returns the format of the result.
     pub fn format(self) -> Format {
         match self {
             ImageTreatment::GifToPng | ImageTreatment::GifToApng | ImageTreatment::OptimisePng => {
@@ -128,7 +128,7 @@ impl ImageTreatment {
         }
     }
 
-    /// The treated file, which may be larger than the original.
+    /// Returns the treated file, which may be larger than the original.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl ImageTreatment {
         })
     }
 
-    /// Decodes a treated image, or returns the image that its encoder reported.
+    /// Decodes a treated image, or returns the image that the encoder reported.
     ///
     /// # Errors
     ///
@@ -167,8 +167,8 @@ impl ImageTreatment {
         decode::decode(self.format(), &treated.file, image.limits).map(Cow::Owned)
     }
 
-    /// Compares the decoded result with the image. For a lossy treatment, returns its [`ssim`], if the image is
-    /// at least as large as the window.
+    /// Compares the decoded result with the image. For a lossy treatment, returns the [`ssim`], if the image is at
+    /// least as large as the window.
     ///
     /// # Errors
     ///

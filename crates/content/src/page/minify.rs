@@ -5,8 +5,8 @@ use std::ops::Range;
 use crate::markup::{Markup, Unchanged, scan};
 use crate::style_sheet::KeptWhiteSpace;
 
-/// Elements that limit the scope of end tags: inside of them, the end tag of an outer element is ignored (HTML,
-/// section 13.2.4.2, "in scope").
+/// Elements that limit the scope of end tags: inside them, the end tag of an outer element is ignored (HTML, section
+/// 13.2.4.2, "in scope").
 const SCOPES: [&[u8]; 9] = [
     b"applet",
     b"caption",
@@ -19,18 +19,19 @@ const SCOPES: [&[u8]; 9] = [
     b"th",
 ];
 
-/// Removes comments, and reduces each run of white space in text and between attributes to one space or line
-/// break, where a browser shows no difference. White space is kept where it is shown: in the elements of
-/// `kept`, and in those that style sheets in the document add. It is kept everywhere if an attribute `style`, a
-/// style sheet of another host or `xml:space` may show it.
+/// Removes comments. Reduces each run of white space in text and between attributes to one space or line break, if a
+/// browser shows no difference. Visible white space is preserved: in the elements of `kept`, and in elements that style
+/// sheets in the document add. All white space is preserved if an attribute `style`, a style sheet from another host or
+/// `xml:space` may make it visible.
 ///
-/// Comments that a program may read are kept: `<!--[if …]`, `<!--#…` (server-side includes), `<!-- ko …`
-/// (Knockout) and `<!--!`. Scripts are kept unchanged. `style` is called for each style sheet in the document;
-/// it returns the minified style sheet, or `None` to leave it unchanged.
+/// Comments that a program may read are preserved: `<!--[if …]`, `<!--#…` (server-side includes), `<!-- ko …`
+/// (Knockout) and `<!--!`. Scripts are unchanged. `style` is called for each style sheet in the document; it returns
+/// the minified style sheet, or `None` to leave it unchanged.
 ///
 /// # Errors
 ///
-/// If the document has a construct whose extent depends on the element tree. The document should then be left as it is.
+/// If the document has a construct whose extent depends on the element tree. The document should then be left
+/// unchanged.
 pub fn minify_html(
     html: &[u8],
     kept: &KeptWhiteSpace,
@@ -73,7 +74,7 @@ pub fn minify_html(
             writer.verbatim(&html[declaration.clone()], declaration.end);
         }
     })?;
-    // A tag that is cut off is treated as text here; a browser drops it.
+    // A truncated tag is treated as text here, although a browser ignores it.
     let end = html.len();
     match writer.gaps.is_empty() {
         true => writer.text_to(end),
@@ -82,7 +83,7 @@ pub fn minify_html(
     Ok(writer.out)
 }
 
-/// The elements whose white space is shown in this document.
+/// Returns the elements with visible white space in this document.
 fn kept_in(html: &[u8], kept: &KeptWhiteSpace) -> Result<KeptWhiteSpace, Unchanged> {
     let mut kept = kept.clone();
     let others = style_sheets(html, |css| kept.add_style_sheet(css))?;
@@ -105,7 +106,8 @@ fn kept_in(html: &[u8], kept: &KeptWhiteSpace) -> Result<KeptWhiteSpace, Unchang
     })
 }
 
-/// Calls the function for each style sheet in the document. Returns whether it loads style sheets of other hosts.
+/// Calls the function for each style sheet in the document. Returns whether the document loads style sheets from other
+/// hosts.
 ///
 /// # Errors
 ///
@@ -140,7 +142,7 @@ pub fn style_sheets(html: &[u8], mut found: impl FnMut(&[u8])) -> Result<bool, U
     Ok(others)
 }
 
-/// Whether a program may read the comment.
+/// Returns whether a program may read the comment.
 pub(super) fn is_read(comment: &[u8]) -> bool {
     let text = comment.strip_prefix(b"<!--").unwrap_or(comment);
     let word = text.trim_ascii_start();
@@ -160,12 +162,12 @@ struct Writer<'a> {
     out: Vec<u8>,
     /// The position up to which bytes were written.
     at: usize,
-    /// The positions at which the attribute names of the current tag begin.
+    /// The positions of the attribute names in the current tag.
     gaps: Vec<usize>,
-    /// Whether the last byte is white space, so that further white space of the same text is dropped.
+    /// Whether the last byte is white space, so that further white space of the same text is removed.
     ends_in_space: bool,
-    /// The open elements whose white space is kept. The number counts the elements open inside that hide their
-    /// end tags.
+    /// The open elements whose white space is preserved. The number counts the open inner elements that hide their end
+    /// tags.
     open: Vec<(&'a [u8], usize)>,
 }
 
@@ -207,7 +209,7 @@ impl<'a> Writer<'a> {
                     if !self.ends_in_space {
                         self.out.push(if is_break { b'\n' } else { b' ' });
                     } else if is_break && let Some(last) = self.out.last_mut() {
-                        // A line break among spaces counts as a line break (CSS Text, section 4.1.1).
+                        // White space with a line break is reduced to a line break (CSS Text, section 4.1.1).
                         *last = b'\n';
                     }
                     self.ends_in_space = true;
@@ -266,7 +268,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The white space that ends at `end` and starts at `start` or later.
+/// Returns the white space that ends at `end` and does not start before `start`.
 fn spaces_before(html: &[u8], start: usize, end: usize) -> usize {
     let text = &html[start..end];
     let is_space = |byte: &&u8| b" \t\n\r\x0c".contains(byte);

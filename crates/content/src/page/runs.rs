@@ -1,4 +1,4 @@
-//! Runs of consecutive style sheets or scripts in a document, and their replacement by one file.
+//! Finds runs of consecutive style sheets or scripts in a document, and replaces each run by one file.
 
 use std::ops::Range;
 
@@ -14,17 +14,17 @@ pub enum RunKind {
     Scripts,
 }
 
-/// At least two files that a document loads one after the other and in the same way. Between their tags there
-/// are only white space and comments.
+/// At least two consecutive files that a document loads in the same way. Only white space and comments are between
+/// their tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run<'a> {
     /// The kind of the files.
     pub kind: RunKind,
-    /// The URLs as they are written, without surrounding spaces.
+    /// The URLs as written in the document, without surrounding spaces.
     pub urls: Vec<&'a str>,
     /// The tags of each file.
     tags: Vec<Range<usize>>,
-    /// The value of the first URL.
+    /// The range of the first URL's value.
     first: Range<usize>,
 }
 
@@ -34,17 +34,17 @@ struct Part<'a> {
     url: &'a str,
     value: Range<usize>,
     tags: Range<usize>,
-    /// The attributes with which the file is loaded: all except the URL, sorted.
+    /// The attributes that determine the loading of the file: all except the URL, sorted.
     attributes: Vec<(Vec<u8>, &'a [u8])>,
 }
 
-/// Finds the runs of a document, in order. Files with attributes that affect more than loading in order are in
-/// no run: `async`, `integrity`, `title`, `id` and the like.
+/// Finds the runs of a document, in order. Files with attributes that have other effects than loading in order are in
+/// no run: `async`, `integrity`, `title`, `id` and similar ones.
 ///
 /// # Errors
 ///
 /// If a tag cannot be distinguished from text, or the document has a `base`. The document should then be left
-/// as it is.
+/// unchanged.
 pub fn runs(html: &[u8]) -> Result<Vec<Run<'_>>, Unchanged> {
     let mut reader = Reader {
         html,
@@ -58,15 +58,15 @@ pub fn runs(html: &[u8]) -> Result<Vec<Run<'_>>, Unchanged> {
     }
 }
 
-/// Replaces each of these runs in the document by one URL. `joined` must be the result of [`runs`] in its
+/// Replaces each of these runs in the document by one URL. `joined` must contain the result of [`runs`] in the same
 /// order; `None` leaves a run unchanged.
 pub fn join_runs(html: &[u8], joined: &[(Run<'_>, Option<String>)]) -> Vec<u8> {
     let mut out = Vec::with_capacity(html.len());
     let mut at = 0;
     for (run, url) in joined {
         let Some(url) = url else { continue };
-        // An attribute without quotes needs them now, because the new URL may end in a slash or contain other
-        // special characters.
+        // A value without quotes now needs quotes, because the new URL may end with a slash or contain other special
+        // characters.
         let is_quoted = run.first.start > 0 && matches!(html[run.first.start - 1], b'"' | b'\'');
         let quote = if is_quoted { "" } else { "\"" };
         out.extend_from_slice(&html[at..run.first.start]);
@@ -111,13 +111,14 @@ impl<'a> Reader<'a> {
                 whole,
             } => self.tag(element, is_end, whole),
             Markup::Text { content, .. } => {
-                // A script with text does not only load a file.
+                // A script with text does more than load a file.
                 let is_empty = self.html[content].trim_ascii().is_empty();
                 self.script = self.script.take().filter(|_| is_empty);
             }
             Markup::Declaration(_) => self.finish_run(),
             Markup::Comment(comment) => {
-                // A comment that a program reads may depend on its place, and must not be removed.
+                // The effect of a comment that a program reads may depend on its position, so the comment must not be
+                // removed.
                 if is_read(&self.html[comment]) {
                     self.finish_run();
                 }
@@ -142,7 +143,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The file that the start tag loads.
+    /// Returns the file that the start tag loads.
     fn part(&mut self, element: &[u8], tags: Range<usize>) -> Option<Part<'a>> {
         let kind = match element.to_ascii_lowercase().as_slice() {
             b"link" => RunKind::StyleSheets,
@@ -223,7 +224,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether the text consists of white space and comments only.
+/// Returns whether the text contains only white space and comments.
 fn is_blank(html: &[u8]) -> bool {
     let mut rest = html.trim_ascii_start();
     while rest.starts_with(b"<!--") {

@@ -6,15 +6,14 @@ use super::{MARK, StyleSheetError, charset};
 /// A style sheet to join with others.
 #[derive(Clone, Copy, Debug)]
 pub struct StyleSheet<'a> {
-    /// Its content.
+    /// The content of the style sheet.
     pub content: &'a [u8],
-    /// Whether the style sheet is in the folder of the joined one, so that its relative URLs keep their
-    /// meaning.
+    /// Whether the style sheet is in the folder of the joined file, so that its relative URLs remain valid.
     pub is_beside: bool,
 }
 
-/// Joins the style sheets in order. Their meaning does not change: rules that must be at the start of a style
-/// sheet are only in the first one, and all blocks are closed.
+/// Joins the style sheets in order. Their meaning does not change: only the first style sheet may have rules that must
+/// be at the start, and all blocks must be closed.
 ///
 /// # Errors
 ///
@@ -50,7 +49,7 @@ pub fn join_style_sheets(sheets: &[StyleSheet<'_>]) -> Result<Vec<u8>, (usize, S
     Ok(joined)
 }
 
-/// Checks that the style sheet has the same meaning before and after others.
+/// Checks that the style sheet has the same meaning before and after other style sheets.
 fn check(css: &[u8], is_first: bool, is_beside: bool) -> Result<(), StyleSheetError> {
     let mut fault = None;
     let mut last = b';';
@@ -93,7 +92,7 @@ fn check(css: &[u8], is_first: bool, is_beside: bool) -> Result<(), StyleSheetEr
     })?;
     match fault {
         Some(what) => Err(StyleSheetError::NotJoinable(what)),
-        // Text after the last rule would become a part of the next selector.
+        // Text after the last rule would become part of the next selector.
         None if b"};".contains(&last) => Ok(()),
         None => Err(StyleSheetError::malformed(
             css,

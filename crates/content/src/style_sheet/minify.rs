@@ -14,24 +14,24 @@ use super::{MARK, StyleSheetError, charset, tokens};
 ///
 /// # Errors
 ///
-/// If the style sheet is not UTF-8, or has an error, because it is not certain which rules a browser then
-/// drops. The style sheet should then be left as it is.
+/// If the style sheet is not UTF-8, or has an error, because the rules that a browser then ignores are uncertain. The
+/// style sheet should then be left unchanged.
 pub fn minify_css(css: &[u8]) -> Result<Vec<u8>, StyleSheetError> {
     let text = css.strip_prefix(MARK).unwrap_or(css);
-    // The parser is recursive over blocks, and a file must not exhaust the stack.
+    // The parser is recursive over blocks, so the nesting is checked first, to protect the stack.
     tokens::scan(text, |_| {})?;
     // ASCII text in UTF-16 without a byte order mark is valid UTF-8 with NUL characters.
     if text.contains(&0) {
         return Err(StyleSheetError::Encoding);
     }
     let text = str::from_utf8(text).map_err(|_| StyleSheetError::Encoding)?;
-    // Only the result survives the call.
+    // This is unwind-safe, because only the result is used after a panic.
     let minified = catch_unwind(AssertUnwindSafe(|| minified(text)));
     let minified = minified.unwrap_or_else(|panic| {
         let message = panic.downcast_ref::<String>().cloned();
         Err(StyleSheetError::Panicked(message.unwrap_or_default()))
     })?;
-    // The rule states the encoding of the file. The library drops it.
+    // This rule states the encoding of the file. The library removes it.
     let mut out = Vec::with_capacity(minified.len());
     if !minified.is_ascii() {
         if css.starts_with(MARK) {
@@ -123,7 +123,7 @@ mod tests {
         ] {
             for depth in [30, 100_000] {
                 let css = format!("{}{}", open.repeat(depth), close.repeat(depth));
-                // The result does not matter; it must not crash.
+                // Any result is accepted, but the call must not panic.
                 drop(minify_css(css.as_bytes()));
             }
         }

@@ -11,17 +11,16 @@ pub use join::{StyleSheet, join_style_sheets};
 pub use minify::minify_css;
 pub use white_space::KeptWhiteSpace;
 
-/// The deepest nesting of blocks. More deeply nested style sheets are left as they are, because parsers are
-/// recursive.
+/// The deepest nesting of blocks. More deeply nested style sheets are left unchanged, because parsers are recursive.
 const DEEPEST: usize = 64;
 
-/// The reason why a style sheet is left as it is.
+/// The reason why a style sheet is left unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StyleSheetError {
     /// The style sheet has an error.
     #[error("line {line}: {fault}")]
     Malformed {
-        /// The line of the fault, from 1.
+        /// The line of the error, from 1.
         line: usize,
         /// The description of the error.
         fault: String,
@@ -32,8 +31,8 @@ pub enum StyleSheetError {
     /// The style sheet is not in UTF-8.
     #[error("it is not in UTF-8")]
     Encoding,
-    /// The style sheet cannot be joined with others: it has a part that must be at the start of a style sheet,
-    /// or that depends on its place.
+    /// The style sheet cannot be joined with others: a part of it must be at the start of a style sheet, or depends on
+    /// its position.
     #[error("it has {0}")]
     NotJoinable(&'static str),
     /// The library panicked.
@@ -51,8 +50,8 @@ impl StyleSheetError {
     }
 }
 
-/// Whether the style sheet may have a rule for elements with this name (in lower case): the name is a word in
-/// the style sheet, or the style sheet cannot be read with certainty.
+/// Returns whether the style sheet may have a rule for elements with this name (in lower case). It may if the name is a
+/// word in the style sheet, or if the style sheet cannot be read with certainty.
 pub fn names_element(css: &[u8], name: &str) -> bool {
     let mut is_named = false;
     let read = tokens::scan(css, |token| {
@@ -66,8 +65,8 @@ pub fn names_element(css: &[u8], name: &str) -> bool {
     is_named || read.is_err()
 }
 
-/// The rule at the start that states an encoding (CSS Syntax, section 3.2), if there is one: its length in
-/// bytes, and whether it states UTF-8.
+/// Finds the rule at the start that states an encoding (CSS Syntax, section 3.2). Returns its length in bytes, and
+/// whether the encoding is UTF-8.
 fn charset(css: &[u8]) -> Option<(usize, bool)> {
     const BEGIN: &[u8] = b"@charset \"";
     let rest = css.strip_prefix(BEGIN)?;

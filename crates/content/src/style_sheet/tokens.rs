@@ -1,7 +1,7 @@
 //! The tokens of a style sheet that determine its blocks, strings, comments and URLs (CSS Syntax, section 4).
 //!
-//! Input that a browser reads by its rules for errors is refused: a broken string, a bad URL, unbalanced
-//! brackets. All parsers read the remaining style sheets in the same way.
+//! Invalid input, for which browsers have error rules, is refused: a broken string, a bad URL, unbalanced brackets. All
+//! parsers interpret valid style sheets in the same way.
 
 use std::ops::Range;
 
@@ -63,7 +63,7 @@ pub(super) fn scan(css: &[u8], mut found: impl FnMut(&Token)) -> Result<(), Styl
     }
 }
 
-/// The token that begins at `at`, and the position of its end.
+/// Reads the token that begins at `at`. Returns the token and the position of its end.
 fn token_at(css: &[u8], at: usize) -> Result<(Token, usize), StyleSheetError> {
     let rest = &css[at..];
     let span = |is: &dyn Fn(u8) -> bool| at + rest.iter().take_while(|&&byte| is(byte)).count();
@@ -111,7 +111,7 @@ fn end_of_word(css: &[u8], from: usize) -> Result<usize, StyleSheetError> {
     Ok(at)
 }
 
-/// The position after the closing quote of the string that begins with this quote.
+/// Returns the position after the closing quote of the string that begins with this quote.
 fn end_of_string(css: &[u8], from: usize, quote: u8) -> Result<usize, StyleSheetError> {
     let mut at = from + 1;
     loop {
@@ -129,7 +129,7 @@ fn end_of_string(css: &[u8], from: usize, quote: u8) -> Result<usize, StyleSheet
     }
 }
 
-/// The URL after `url(`, and the position of the token's end.
+/// Reads the URL after `url(`. Returns the URL and the position of the token's end.
 fn url(css: &[u8], from: usize) -> Result<(Token, usize), StyleSheetError> {
     let bad = || StyleSheetError::malformed(css, from, "a URL is malformed");
     let skip = |from: usize| {

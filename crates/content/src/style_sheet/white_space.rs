@@ -1,22 +1,22 @@
-//! The elements whose white space is shown because of a style sheet.
+//! The elements with visible white space because of a style sheet.
 
 use std::collections::BTreeSet;
 
 use super::tokens::{Token, is_space, scan};
 
-/// The elements whose white space a browser shows. A minified document keeps it.
+/// The elements whose white space a browser shows. Minification preserves this white space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptWhiteSpace {
-    /// Whether white space may be shown in any element.
+    /// Whether white space may be visible in any element.
     all: bool,
     /// The names of the elements, in lower case.
     elements: BTreeSet<Vec<u8>>,
-    /// Whether the style sheets of other hosts were read too.
+    /// Whether the style sheets from other hosts were also read.
     knows_other_hosts: bool,
 }
 
 impl Default for KeptWhiteSpace {
-    /// The elements of every document: `pre` and the like, and elements that are not HTML.
+    /// Returns the elements of every document: `pre` and similar elements, and elements that are not HTML.
     fn default() -> KeptWhiteSpace {
         let names = [
             "listing",
@@ -36,7 +36,7 @@ impl Default for KeptWhiteSpace {
 }
 
 impl KeptWhiteSpace {
-    /// White space is kept in all elements.
+    /// Creates a value that preserves white space in all elements.
     pub fn everywhere() -> KeptWhiteSpace {
         KeptWhiteSpace {
             all: true,
@@ -44,31 +44,31 @@ impl KeptWhiteSpace {
         }
     }
 
-    /// States that the style sheets of other hosts were added too. Otherwise, documents with such style sheets
-    /// keep all white space.
+    /// States that the style sheets from other hosts were also added. Without this, documents with such style sheets
+    /// preserve all white space.
     pub fn with_other_hosts(mut self) -> KeptWhiteSpace {
         self.knows_other_hosts = true;
         self
     }
 
-    /// Whether the style sheets of other hosts were added.
+    /// Returns whether the style sheets of other hosts were added.
     pub(crate) fn knows_other_hosts(&self) -> bool {
         self.knows_other_hosts
     }
 
-    /// Whether all white space is kept.
+    /// Returns whether all white space is kept.
     pub fn is_everywhere(&self) -> bool {
         self.all
     }
 
-    /// Whether the white space in this element is kept.
+    /// Returns whether the white space in this element is kept.
     pub(crate) fn is_kept_in(&self, element: &[u8]) -> bool {
         self.elements.contains(&element.to_ascii_lowercase())
     }
 
-    /// Adds the elements for which the style sheet sets `white-space`: the element names that end its selectors,
-    /// or all elements if a selector ends without a name. If the style sheet may set `white-space` but cannot be
-    /// parsed, all elements are added.
+    /// Adds the elements for which the style sheet sets `white-space`. These are the element names that end its
+    /// selectors, or all elements if a selector does not end with a name. If the style sheet may set `white-space` but
+    /// cannot be parsed, all elements are added.
     pub fn add_style_sheet(&mut self, css: &[u8]) {
         if !sets_white_space(css) {
             return;
@@ -81,7 +81,7 @@ impl KeptWhiteSpace {
         }
     }
 
-    /// Adds the declarations of an element's `style` attribute. They have no selector, so white space is kept
+    /// Adds the declarations of an element's `style` attribute. They have no selector, so white space is preserved
     /// everywhere if they set `white-space`.
     pub(crate) fn add_declarations(&mut self, css: &[u8]) {
         if sets_white_space(css) {
@@ -92,20 +92,20 @@ impl KeptWhiteSpace {
     }
 }
 
-/// Whether the property `white-space` may occur. An escape may hide any name.
+/// Returns whether the property `white-space` may occur. An escape may hide any name.
 fn sets_white_space(css: &[u8]) -> bool {
     let lower = css.to_ascii_lowercase();
     memchr::memmem::find(&lower, b"white-space").is_some() || lower.contains(&b'\\')
 }
 
-/// Reads the declarations of the property, with the selectors of their blocks.
+/// Reads the declarations of `white-space`, with the selectors of their blocks.
 struct Reader<'a> {
     css: &'a [u8],
     /// The position at which the current prelude or declaration begins.
     start: usize,
     /// The preludes of the open blocks; `None` for other brackets.
     blocks: Vec<Option<std::ops::Range<usize>>>,
-    /// Set within a declaration of the property: whether its colon was read.
+    /// `Some` within a declaration of `white-space`: whether its colon was read.
     property: Option<bool>,
     all: bool,
     elements: BTreeSet<Vec<u8>>,
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Handles a value of the property that shows white space: reads the names in the selectors.
+    /// Handles a value of `white-space` that makes white space visible: reads the names in the selectors.
     fn shown(&mut self) {
         let prelude = self.blocks.iter().rev().find_map(Clone::clone);
         let Some(prelude) = prelude else {
@@ -174,8 +174,8 @@ impl<'a> Reader<'a> {
             return;
         };
         let prelude = without_comments(&self.css[prelude]);
-        // Functions contain selectors, `&` stands for the selectors of the outer block, and a rule such as
-        // `@media` has none.
+        // Functions contain selectors, `&` means the selectors of the outer block, and a rule such as `@media` has no
+        // selector.
         if prelude.iter().any(|byte| b"()@&\\/\"'".contains(byte)) {
             self.all = true;
             return;

@@ -6,13 +6,13 @@ use std::process::Command;
 
 use fathometer_content::image::Limits;
 
-/// Limits that no test image reaches.
+/// Limits that no test image exceeds.
 pub const LIMITS: Limits = Limits {
     pixels: 4_000_000,
     frames: 100,
 };
 
-/// Whether ImageMagick is installed; `./test` installs it.
+/// Returns whether ImageMagick is installed; `./test` installs it.
 pub fn is_installed() -> bool {
     let version = Command::new("identify").arg("-version").output();
     let is_installed = version.is_ok_and(|output| {
@@ -26,7 +26,7 @@ pub fn is_installed() -> bool {
     is_installed
 }
 
-/// The converter: that of the system's package if it is installed, otherwise the first on the PATH.
+/// Returns the command `convert`: from the system's package if it is installed, otherwise the first one in the PATH.
 pub fn convert() -> Command {
     let of_package = Path::new("/usr/bin/convert");
     Command::new(match of_package.exists() {
@@ -35,7 +35,7 @@ pub fn convert() -> Command {
     })
 }
 
-/// Makes an image with ImageMagick from these arguments, the same each time.
+/// Creates an image with ImageMagick from these arguments. The image is the same in each run.
 pub fn make(arguments: &[&str], file: &Path) -> Vec<u8> {
     // ImageMagick writes gamma and chromaticities, which WebP cannot store and AVIF stores in another form.
     let plain = ["-seed", "7", "-define", "png:exclude-chunks=all"];

@@ -60,13 +60,13 @@ pub struct BottleneckArguments {
     /// TCP profile of both hosts: 1997 or today
     #[arg(long, default_value = "today")]
     era: String,
-    /// The clients' receive window, as in 8K [default: the kernel's choice]
+    /// The clients' receive window, as in 8K [default: set by the kernel]
     #[arg(long, value_name = "BYTES", value_parser = window)]
     window: Option<u32>,
-    /// CPU limit of the server's host, in cores, or none for all of the machine
+    /// CPU limit of the server's host, in cores, or none for all processors
     #[arg(long, value_name = "Q", default_value = "0.25", value_parser = cpu)]
     cpu: Limit<f64>,
-    /// Number of processors of the server's host [default: all of the machine]
+    /// Number of processors of the server's host [default: all]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     cores: Option<u16>,
     /// Memory limit of the server's host, including its page cache, as in 64M [default: no limit]
@@ -76,10 +76,10 @@ pub struct BottleneckArguments {
     /// [default: no limit]
     #[arg(long, value_name = "LIMIT", value_parser = disk)]
     disk: Vec<Disk>,
-    /// Listen backlog: connections that may wait to be accepted [default: the server's own choice]
+    /// Listen backlog: connections that may wait to be accepted [default: set by the server]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     backlog: Option<u32>,
-    /// Number of connections that the server handles at a time [default: the server's own choice]
+    /// Number of connections that the server handles at a time [default: set by the server]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     workers: Option<u32>,
     /// Start each trial with a cold cache [default: a warm cache, up to the memory limit]
@@ -151,9 +151,9 @@ const EXAMPLES: &str = "Examples:
   fathometer bottleneck nginx --site surge --ue 300 --policy h1.1 --memory 32M
   fathometer bottleneck httpd-prefork --workers 8 --cpu 0.5 --path wan
   fathometer bottleneck --site ./htdocs -c 16 -- python3 -m http.server -b {address} -d {root} {port}
-  fathometer bottleneck --self-test                        does it find the planted limits?
+  fathometer bottleneck --self-test                        test whether the planted limits are found
 Exit codes: 0 a resource was named, 1 failed or interrupted, 2 usage, 3 measured but INVALID,
-4 undecided, or (--self-test) a wrong name.";
+4 undecided, or (--self-test) a wrong resource was named.";
 
 /// An optional limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -171,7 +171,7 @@ impl<T> Limit<T> {
     }
 }
 
-/// One limit of a disk.
+/// A limit of disk reads, in operations or bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disk {
     Operations(u64),
@@ -235,7 +235,7 @@ pub fn run(arguments: &BottleneckArguments) -> Result<ExitCode, Failure> {
     let code = publish(&found, arguments.json)?;
     if interrupted() {
         say(format_args!(
-            "interrupted: the verdict is based on the trials that were complete"
+            "interrupted: the verdict is based on the completed trials"
         ));
         return Ok(ExitCode::from(1));
     }
@@ -255,7 +255,7 @@ fn publish(found: &Found, json: bool) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The exit code of a self-test: 4 if a verdict was wrong, else 3 if a set-up could not be measured, else 0.
+/// Returns the exit code of a self-test: 4 if a verdict was wrong, else 3 if a set-up could not be measured, else 0.
 fn code_of_self_test(tried: &[Tried]) -> ExitCode {
     let any = |became| tried.iter().any(|one| one.outcome == became);
     match (any(Became::Wrong), any(Became::Invalid)) {
@@ -348,7 +348,7 @@ fn cpu(text: &str) -> Result<Limit<f64>, String> {
 
 fn window(text: &str) -> Result<u32, String> {
     let bytes = some_bytes(text)?;
-    u32::try_from(bytes).map_err(|_| format!("{text} is larger than the largest TCP window"))
+    u32::try_from(bytes).map_err(|_| format!("{text} is too large: write a window below 4 GiB"))
 }
 
 fn disk(text: &str) -> Result<Disk, String> {

@@ -1,4 +1,4 @@
-//! `fathometer compare`: two saved results.
+//! `fathometer compare`: compares two saved results.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ pub struct CompareArguments {
         requires = "self_test"
     )]
     runs: PathBuf,
-    /// Number of comparisons for each figure of --self-test
+    /// Number of simulated comparisons for each figure of --self-test
     #[arg(
         long,
         value_name = "N",
@@ -82,7 +82,7 @@ pub struct Limits {
     /// Limits on changes, as in 'p99<+5%,errors<=+0'; exit code 4 if a limit is violated, 3 if one is undecided
     #[arg(long, value_name = "LIMITS")]
     pub gate: Option<Gate>,
-    /// Equivalence margin, in percent: two values are equal if the whole interval of their change lies within it
+    /// Equivalence margin, in percent: two values are equal if the whole interval of their change is within this margin
     #[arg(long, value_name = "PERCENT", default_value_t = 3.0, value_parser = margin)]
     pub equal: f64,
 }
@@ -92,9 +92,9 @@ const EXAMPLES: &str = "Examples:
   fathometer compare before.json after.json --gate 'p99<+5%,rate>-2%,errors<=+0'
   fathometer compare runs-of-monday/ runs-of-tuesday/      several results per side: intervals include drift
   fathometer compare --self-test                           false alarms and power, by simulation
-  fathometer compare --self-test --real                    does it find a change of 1 % on this machine?
+  fathometer compare --self-test --real                    test whether a change of 1 % is found on this machine
 Exit codes: 0 done, 1 failed, 2 usage, or not comparable, 3 a result is INVALID, or a limit is undecided, 4 a limit is
-broken.";
+violated.";
 
 /// Compares and prints.
 pub fn run(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
@@ -112,7 +112,7 @@ pub fn run(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
             .map(|difference| {
                 let of = |value: &Option<String>| value.clone().unwrap_or("none".to_owned());
                 let (before, after) = (of(&difference.before), of(&difference.after));
-                format!("{} {before} against {after}", difference.what)
+                format!("{} differs ({before} and {after})", difference.what)
             })
             .collect();
         return Err(usage(format!(
@@ -176,7 +176,7 @@ fn test_itself(arguments: &CompareArguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The exit code: 4 if a limit is violated, else 3 if a result is INVALID or a limit is undecided, else 0.
+/// Returns the exit code: 4 if a limit is violated, else 3 if a result is INVALID or a limit is undecided, else 0.
 pub fn exit_code(comparison: &Comparison) -> ExitCode {
     let has = |outcome: Outcome| comparison.gate.iter().any(|it| it.outcome == outcome);
     ExitCode::from(match () {
@@ -205,7 +205,7 @@ fn side(path: &Path) -> Result<Side, Failure> {
     Ok(of_loads(&name, &results))
 }
 
-/// A margin in percent.
+/// Parses a margin in percent.
 fn margin(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent < 100.0 => Ok(percent),

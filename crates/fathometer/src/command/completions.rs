@@ -1,4 +1,4 @@
-//! `fathometer completions`: shell completions and manual pages, made from the definitions of the commands.
+//! `fathometer completions`: shell completions and manual pages, generated from the definitions of the commands.
 
 use std::fmt::Write as _;
 use std::io;
@@ -42,7 +42,7 @@ pub fn run(arguments: &CompletionsArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The program without its hidden commands, which bash completions would otherwise offer.
+/// Returns the command line without hidden commands, which bash completions would otherwise offer.
 fn visible() -> Command {
     let all = Arguments::command();
     let commands = all
@@ -65,8 +65,8 @@ fn write(path: &Path, page: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// The pages by file name: `fathometer.1` for the program, `fathometer-cluster.1` and so on for its commands, and
-/// `fathometer-cluster-slurm.1` and so on for their subcommands.
+/// Returns the pages by file name: `fathometer.1` for the program, `fathometer-cluster.1` and so on for its commands,
+/// and `fathometer-cluster-slurm.1` and so on for their subcommands.
 fn manual_pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     // The command `help` has no page.
     let mut program = Arguments::command().disable_help_subcommand(true);
@@ -105,7 +105,7 @@ fn add_pages(
     Ok(())
 }
 
-/// The section that names other pages, in roff.
+/// Returns the section with the names of other pages, in roff.
 fn see_also<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut section = String::new();
     for name in names {
@@ -113,7 +113,7 @@ fn see_also<'a>(names: impl Iterator<Item = &'a str>) -> String {
             true => ".SH \"SEE ALSO\"\n",
             false => ",\n",
         });
-        // An unescaped hyphen would be a typographic one.
+        // roff prints an unescaped hyphen as a typographic hyphen.
         let name = name.replace('-', "\\-");
         let _ = write!(section, ".BR {name} (1)");
     }

@@ -1,5 +1,5 @@
-//! `fathometer content`: what content codings, a shared dictionary, lower-case tags and other image formats would
-//! save on a site.
+//! `fathometer content`: the bytes that content codings, a shared dictionary, lower-case tags and other image formats
+//! would save on a site.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ pub struct ContentArguments {
     /// Also write an HTML page with the images before and after: a single file without scripts
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
-    /// Network path for which the packets and time of each page are predicted: as it is, with gzip 6, and with joined
+    /// Network path for which the packets and time of each page are predicted: unchanged, with gzip 6, and with joined
     /// files. A name (see `fathometer list`) or a TOML file; may be given several times. The site must be a folder
     #[arg(long, value_name = "PATH")]
     path: Vec<String>,
@@ -100,7 +100,7 @@ pub enum Treat {
     /// Still images to AVIF (lossy; slow: seconds of CPU time for each megapixel)
     #[cfg(feature = "avif")]
     Avif,
-    /// HTML and style sheets without comments, repeated white space and long notations
+    /// HTML and style sheets minified: no comments, no repeated white space, short CSS values
     Minify,
     /// Consecutive style sheets, or scripts, of a document joined into one file
     Concat,
@@ -161,7 +161,7 @@ impl ContentArguments {
     }
 }
 
-/// Treats all files and prints what each treatment saves, or writes a treated copy.
+/// Treats all files and prints the savings of each treatment, or writes a treated copy.
 pub fn run(arguments: &ContentArguments) -> Result<ExitCode, Failure> {
     let options = arguments.options();
     #[cfg(feature = "images")]

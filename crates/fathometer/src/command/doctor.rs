@@ -1,4 +1,4 @@
-//! `fathometer doctor`: tests what this machine can and cannot do.
+//! `fathometer doctor`: tests which experiments this machine can run.
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -18,15 +18,15 @@ pub struct DoctorArguments {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// Remove the control groups and temporary folders (in TMPDIR) that killed runs left behind, list them, and
-    /// run no tests. Exit code 1 if one could not be removed
+    /// Remove the control groups and temporary folders (in TMPDIR) that killed runs left behind, list them, and run no
+    /// tests. Exit code 1 if a removal failed
     #[arg(long, conflicts_with = "json")]
     clean: bool,
 }
 
 /// Examines the machine. Exit code 1 if experiments cannot run here.
 pub fn run(arguments: &DoctorArguments) -> Result<ExitCode, Failure> {
-    // Before the tests, which create control groups to find out which resources can be limited.
+    // Runs before the tests, because these create control groups to find the resources that can be limited.
     let removal = leftovers::remove();
     if arguments.clean {
         let _ = write!(std::io::stdout(), "{}", leftovers::description(&removal));
@@ -94,7 +94,7 @@ fn print_group(group: &Group) {
             Err(reason) => ("no ", reason),
         };
         println!("  {mark} {:<24} {detail}", ability.name);
-        // The purpose of a server is obvious.
+        // A server's name is enough; other abilities need their purpose.
         if group.name != "servers" {
             println!("      {:<24} for {}", "", ability.purpose);
         }

@@ -1,4 +1,4 @@
-//! `fathometer ledger`: all claims of the papers over several runs.
+//! `fathometer ledger`: the verdicts on all claims of the papers, over several runs.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use fathometer_study::evaluation;
 
 use super::{Failure, usage};
 
-/// The folder of the runs that are kept with the sources.
+/// The folder of the runs that belong to the sources.
 const PUBLISHED: &str = "runs/published";
 
 /// Arguments of `ledger`.
@@ -30,7 +30,7 @@ pub fn run(arguments: &LedgerArguments) -> Result<ExitCode, Failure> {
     let folders = match arguments.runs.is_empty() {
         true => run_folders(Path::new(PUBLISHED)).map_err(|error| {
             usage(format!(
-                "{error}: run this in the folder of the sources, or give the folders of runs"
+                "{error}: run this command in the folder of the sources, or give the folders of runs"
             ))
         })?,
         false => arguments.runs.clone(),

@@ -1,4 +1,4 @@
-//! `fathometer list`: the available studies, paths, eras, servers and workloads.
+//! `fathometer list`: prints the available studies, paths, eras, servers and workloads.
 
 use std::process::ExitCode;
 
@@ -41,7 +41,7 @@ pub fn run(arguments: &ListArguments) -> Result<ExitCode, Failure> {
         paths.push((
             name.to_owned(),
             format!(
-                "up {}, down {}, one way {:?} and {:?}",
+                "up {}, down {}, one-way delay {:?} up, {:?} down",
                 rate(&profile.up),
                 rate(&profile.down),
                 profile.up.propagation,

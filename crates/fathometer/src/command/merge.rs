@@ -1,4 +1,4 @@
-//! `fathometer merge`: one result from several machines: from the spools of a load test, or from the runs of a study.
+//! `fathometer merge`: merges the results of several machines: the spools of a load test, or the runs of a study.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,8 +18,8 @@ const EXAMPLES: &str = "Examples:
   fathometer merge node1/ node2/ --json
   fathometer merge rank-0/ rank-1/ --output runs/whole     the runs of a study
 
-The result of spools is that of rank 0, bit for bit, if every rank finished normally. The exit codes are
-those of `fathometer load`. Runs of a study are merged to the same run in any order; exit code 3: a rank's run is
+If every rank finished normally, the result of the spools equals the result of rank 0, bit for bit. The exit
+codes are those of `fathometer load`. Runs of a study are merged to the same run in any order; exit code 3: a rank's run is
 missing or not finished, or a cell has no valid replicate.";
 
 /// Arguments of `merge`.
@@ -118,7 +118,7 @@ fn spools(arguments: &MergeArguments) -> Result<ExitCode, Failure> {
     Ok(exit_code(&result, &slos))
 }
 
-/// The spools in these places; at least one.
+/// Returns the spools at these paths; at least one.
 fn files(places: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     for place in places {

@@ -56,12 +56,12 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// A usage error with this message.
+/// Creates a usage error with this message.
 pub fn usage(message: impl Into<String>) -> Failure {
     Box::new(UsageError(message.into()))
 }
 
-/// The exit code of a failure: 2 for a usage error, else 1.
+/// Returns the exit code of a failure: 2 for a usage error, else 1.
 ///
 /// A usage error depends only on the command line and on what is built into this program: a wrong option, or an
 /// unknown study, path, era, server or workload. A missing or malformed file is not a usage error.
@@ -127,13 +127,14 @@ enum Command {
     Serve(Box<serve::ServeArguments>),
     /// Write a workload's site to a folder
     Site(site::SiteArguments),
-    /// Show what content codings, a shared dictionary, lower-case tags and other image formats would save on a site
+    /// Show the bytes that content codings, a shared dictionary, lower-case tags and other image formats would save on
+    /// a site
     Content(content::ContentArguments),
     /// Build an object package: one file with all files of a folder, a page or an HTTP archive
     Pack(pack::PackArguments),
     /// Extract an object package, or list its files
     Unpack(unpack::UnpackArguments),
-    /// Compare two results: what is better, worse, equal or undecided; also as a gate for CI
+    /// Compare two results: which metrics are better, worse, equal or undecided; also as a gate for CI
     Compare(compare::CompareArguments),
     /// Show the results of a run again: tables, claims, and report.html
     Report(report::ReportArguments),
@@ -143,7 +144,7 @@ enum Command {
     Statistics(statistics::StatisticsArguments),
     /// List studies, paths, eras, servers and workloads
     List(list::ListArguments),
-    /// Test what this machine can and cannot do
+    /// Test which experiments this machine can run
     Doctor(doctor::DoctorArguments),
     /// Print completions for a shell, or write manual pages
     Completions(completions::CompletionsArguments),

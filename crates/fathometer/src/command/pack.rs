@@ -79,7 +79,7 @@ pub fn run(arguments: &PackArguments) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     let text = format!(
-        "{shown}: {}, {} in a package of version {} of {}",
+        "{shown}: {}, {} of content; package version {}, {}",
         files(packed.files),
         Bytes(packed.content),
         version.number(),

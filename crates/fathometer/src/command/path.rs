@@ -1,7 +1,7 @@
 //! `fathometer path`: runs any program behind an emulated path.
 //!
 //! The program runs inside the client's host and can reach only the server's host. In the server's host, the kernel
-//! answers (for example to a ping), or the program given with `--server`.
+//! answers (for example a ping), or the program of `--server` does.
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -24,7 +24,7 @@ use fathometer_lab::wire::WireOptions;
 /// Longest wait for the server to listen. After this time the command starts anyway.
 const READY: Duration = Duration::from_secs(5);
 
-/// How long an interrupted command may take to exit before it is stopped.
+/// Time that an interrupted command has to exit before it is stopped.
 const GRACE: Duration = Duration::from_secs(1);
 
 const SIGTERM: i32 = rustix::process::Signal::TERM.as_raw();
@@ -97,8 +97,8 @@ pub fn run(arguments: &PathArguments) -> Result<ExitCode, Failure> {
     let command = start(&lab.client, command, Session::Shared)?;
     let status = await_end(&command, interrupt)?;
 
-    // Waits for the last packets of connections that were just closed. A delayed acknowledgement waits for a tick of
-    // its clock.
+    // Waits for the last packets of connections that were just closed. A delayed acknowledgement is sent at the next
+    // tick of its clock.
     let ack_wait = options
         .client_acks
         .map_or(Duration::ZERO, |clock| clock.tick);
@@ -171,8 +171,8 @@ fn await_listener(host: &Host, server: &HostProcess) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for the command. Ctrl-C reaches it directly. A signal to this process alone is forwarded if the
-/// command does not exit within [`GRACE`].
+/// Waits for the command to exit. The terminal sends Ctrl-C to the command, too. A signal to this process alone is
+/// forwarded if the command does not exit within [`GRACE`].
 fn await_end(command: &HostProcess, interrupt: Interrupt) -> Result<ExitStatus, Failure> {
     loop {
         if let Some(exit) = command.wait_for(Duration::from_millis(50)) {
@@ -187,12 +187,12 @@ fn await_end(command: &HostProcess, interrupt: Interrupt) -> Result<ExitStatus, 
     }
 }
 
-/// The code that a shell would return: 128 plus the signal's number for a killed process.
+/// Returns the exit code that a shell would return: 128 plus the signal's number for a killed process.
 fn code(status: ExitStatus) -> u8 {
     let code = status
         .code()
         .unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    // The kernel keeps eight bits of an exit code.
+    // An exit code has only eight bits.
     code as u8
 }
 

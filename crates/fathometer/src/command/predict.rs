@@ -37,25 +37,25 @@ pub struct PredictArguments {
     /// (64). A comma combines changes; a repeated option compares scenarios
     #[arg(long, value_name = "cpu=2x,users=3x,link=100Mbit/s,workers=64")]
     what_if: Vec<Scenario>,
-    /// Numbers of users to predict [default: the measured ones, and twice the largest]
+    /// Numbers of users to predict [default: the measured numbers, and twice the largest]
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     users: Vec<u32>,
-    /// Fit only loads with at most this share of the highest measured throughput, to test the model on the others
+    /// Fit only loads with at most this share of the highest measured throughput, to test the model on the other loads
     #[arg(long, default_value = "100%", value_name = "PERCENT", value_parser = percent)]
     fit_up_to: f64,
     /// Fit only loads with these numbers of users, among those that --fit-up-to includes [default: all]
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     fit: Vec<u32>,
-    /// Numbers of users that were measured in short bursts. Only the processor time per exchange of these loads is
-    /// fitted: light loads show little of how this time changes with concurrency
+    /// Numbers of users that were measured in short bursts. Only the CPU time per exchange of these loads is fitted,
+    /// because light loads hardly show the change of this time with concurrency
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     bursts: Vec<u32>,
-    /// Batch sizes of a sweep to fit; batches, too, show the processor time per exchange at high concurrency
-    /// [default: all that --fit-up-to includes; none with --fit]
+    /// Batch sizes of a sweep to fit; batches also show the CPU time per exchange at high concurrency [default: all
+    /// that --fit-up-to includes; none with --fit]
     #[arg(long, value_delimiter = ',', value_name = "N,...", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batches: Vec<u32>,
     /// Number of cores that the server of load --save could use: 1 for a single thread, or the limit of taskset or a
-    /// container [default: all of the machine]
+    /// container [default: all cores of the machine]
     #[arg(long, value_name = "N", value_parser = cores)]
     cores: Option<f64>,
     /// Number of exchanges that the server processes at a time: the threads or processes of its pool, or its limit on
@@ -67,15 +67,15 @@ pub struct PredictArguments {
     /// definition; else 4096]
     #[arg(long, value_name = "N")]
     backlog: Option<u32>,
-    /// Time-out of a client whose connection is refused because the backlog is full [default: the time-out recorded
-    /// by load --save; runs of studies record none, so clients do not time out]
+    /// Timeout of a client whose connection is refused because the backlog is full [default: the timeout recorded by
+    /// load --save; runs of studies record none, so clients do not time out]
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     timeout: Option<Duration>,
-    /// Folder of fathometer bottleneck --output for the same server: predict the elasticities that it measured, and print
-    /// both
+    /// Folder of fathometer bottleneck --output for the same server: predict its elasticities, and print the predicted
+    /// and the measured values
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["what_if", "markdown"])]
     bottleneck: Option<PathBuf>,
-    /// Number of bootstrap draws for the prediction intervals
+    /// Number of bootstrap samples for the prediction intervals
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(20..))]
     draws: u32,
     /// Number of exchanges in each simulation of the percentiles
@@ -97,7 +97,7 @@ const HELP: &str = "Examples:
   fathometer predict RUN --what-if cpu=2x --what-if cpu=2x,users=3x
   fathometer predict light --workers 32 --backlog 128 --what-if workers=2x
   fathometer predict RUN --fit-up-to 60%                      test the model on the measured heavier loads
-  fathometer predict RUN --fit 1,2,4 --bursts 32,64           light loads, and the processor time of short bursts
+  fathometer predict RUN --fit 1,2,4 --bursts 32,64           light loads, and the CPU time of short bursts
   fathometer predict RUN --fit 1,2,4 --batches 64,256         the same with batches at a light load
   fathometer predict RUN --bottleneck FOLDER                  elasticities beside those of fathometer bottleneck
   fathometer load URL -c 1 --probe PID --save light/1.json    then -c 2, -c 4, and: fathometer predict light
@@ -152,7 +152,7 @@ pub fn run(arguments: &PredictArguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// The elasticities that a run of `fathometer bottleneck` measured.
+/// Reads the elasticities that a run of `fathometer bottleneck` measured.
 fn measured_elasticities(folder: &Path) -> Result<MeasuredElasticities, Failure> {
     let found = record::read(folder)?;
     let Some(users) = found.facts.users else {
@@ -163,7 +163,7 @@ fn measured_elasticities(folder: &Path) -> Result<MeasuredElasticities, Failure>
     };
     if let BottleneckOutcome::Invalid { reasons } = &found.verdict.outcome {
         return Err(format!(
-            "the measurement in {} is INVALID, so its elasticities are no evidence: {}; repeat fathometer bottleneck",
+            "the measurement in {} is INVALID, so its elasticities cannot be used: {}; repeat fathometer bottleneck",
             folder.display(),
             reasons.join("; ")
         )
@@ -220,14 +220,14 @@ fn admit(series: &mut Series, arguments: &PredictArguments) {
     admission.timeout = timeout.or(admission.timeout);
 }
 
-/// The series of the folder.
+/// Reads the series of the folder.
 fn series(arguments: &PredictArguments) -> Result<Vec<Series>, Failure> {
     let folder = &arguments.run;
     let name = folder.display().to_string();
     if folder.join("run.json").exists() {
         if arguments.cores.is_some() {
             return Err(usage(
-                "--cores is for results of load --save; for a study's run, the cores are those of its host's quota, or of the machine",
+                "--cores is for results of load --save; for a study's run, the cores are known from its host's quota or the machine",
             ));
         }
         let levels: BTreeMap<String, String> = arguments.levels.iter().cloned().collect();
@@ -255,7 +255,7 @@ fn level(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// A number of cores.
+/// Parses a number of cores.
 fn cores(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(cores) if cores > 0.0 && cores <= 4096.0 => Ok(cores),

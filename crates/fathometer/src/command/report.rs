@@ -27,7 +27,7 @@ pub struct ReportArguments {
     /// Also write the page retrievals as an HTTP archive: the first valid replicate of each cell
     #[arg(long, value_name = "FILE.har", conflicts_with = "verify")]
     har: Option<PathBuf>,
-    /// Check that report.html and the records it was made from have not changed since; write nothing
+    /// Check that report.html and its source files have not changed since the report was written; write nothing
     #[arg(long, conflicts_with = "json")]
     verify: bool,
 }
@@ -45,7 +45,7 @@ pub fn run(arguments: &ReportArguments) -> Result<ExitCode, Failure> {
             ),
         };
         print(&format!(
-            "report.html is unchanged, and so are the {files} files it was made from{not_checked}\n"
+            "report.html and its {files} source files are unchanged{not_checked}\n"
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -75,7 +75,7 @@ fn export(path: &Path, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the evaluation of a run beside its files and prints it.
+/// Writes the evaluation of a run to the run's folder and prints it.
 pub fn publish(folder: &Path, json: bool) -> Result<Evaluation, Failure> {
     let evaluation = evaluation::evaluate(folder, json)?;
     print(&evaluation.text)?;

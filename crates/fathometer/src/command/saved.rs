@@ -7,7 +7,7 @@ use fathometer_analysis::load::Summary;
 
 use super::Failure;
 
-/// The result in a file.
+/// Reads the result in a file.
 pub fn summary(path: &Path) -> Result<Summary, Failure> {
     let name = path.display();
     let text = fs::read_to_string(path).map_err(|error| format!("cannot read {name}: {error}"))?;
@@ -17,7 +17,7 @@ pub fn summary(path: &Path) -> Result<Summary, Failure> {
     })
 }
 
-/// The results in a folder, each with its file name, in the order of the names; empty if there are none.
+/// Reads the results in a folder, each with its file name, in the order of the names; empty if there are none.
 pub fn summaries(folder: &Path) -> Result<Vec<(String, Summary)>, Failure> {
     let name = folder.display();
     let mut files: Vec<PathBuf> = fs::read_dir(folder)

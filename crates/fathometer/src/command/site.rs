@@ -84,7 +84,7 @@ fn check(arguments: &SiteArguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints each stage of a long generation once, on stderr.
+/// Returns a function that prints each stage of a long generation once, on stderr.
 pub fn stages() -> impl FnMut(&str, f64) {
     let mut last = String::new();
     move |stage, _| {
@@ -145,7 +145,7 @@ fn print_coded(site: &Site) {
     }
 }
 
-/// The site of the named workload.
+/// Generates the site of the named workload.
 pub fn workload(name: &str, seed: Seed, variant: Variant) -> Result<Site, Failure> {
     if name == "microscape" {
         return Ok(microscape::site(seed.stream("workload"), variant));

@@ -28,7 +28,7 @@ pub struct StudyArguments {
     /// tables.toml, claims.toml, figures.csv, paths/, eras/ and servers/ beside that file are used
     #[arg(required_unless_present = "new")]
     study: Option<String>,
-    /// Write a new study to this folder, which must not exist: a commented study that runs as it is
+    /// Write a new study to this folder, which must not exist: a commented study that runs without changes
     #[arg(long, value_name = "NAME", exclusive = true)]
     new: Option<PathBuf>,
     /// Run each cell once or twice, in a few minutes [default]
@@ -50,7 +50,7 @@ pub struct StudyArguments {
     /// than this share of the figure, as in 5%. All looks together have the error rate of one 95 % interval
     #[arg(long, value_name = "SHARE", value_parser = share)]
     precision: Option<f64>,
-    /// Add replicates where a verdict is undecided, as long as another round of them fits into this time
+    /// Add replicates where a verdict is undecided, while another round of replicates fits into this time
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     budget: Option<Duration>,
     /// Number of replicates of each cell, instead of the study's own; intervals need at least two. With --precision
@@ -252,7 +252,8 @@ fn has_a_record(folder: &Path) -> bool {
     std::fs::read(folder.join("replicates.ndjson")).is_ok_and(|text| text.contains(&b'\n'))
 }
 
-/// `runs/20261121-194500-nielsen97-quick`: the start time in UTC; the folder of a share ends in its rank.
+/// Returns a folder name such as `runs/20261121-194500-nielsen97-quick`, with the start time in UTC. The folder of a
+/// share ends in its rank.
 fn default_folder(study: &str, mode: Mode, rank: &str) -> PathBuf {
     let now = Clock::start().realtime_of(Instant::ZERO).as_secs();
     let (year, month, day) = calendar::date(now / 86_400);

@@ -31,7 +31,7 @@ const NOTHING: &str = "nothing to plot: no packet of a TCP connection was counte
 /// Arguments of `trace`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 3: the file is truncated or damaged; the figures cover the packets before that place."
+    after_help = "Exit code 3: the file is truncated or damaged; the figures cover the packets before the damage."
 )]
 pub struct TraceArguments {
     /// Capture file, pcap or pcapng, optionally compressed with gzip or zstd; - reads it from stdin
@@ -138,7 +138,7 @@ impl TraceArguments {
         Ok((accounting, sequences))
     }
 
-    /// Explains why no packet was counted, and which interfaces exist.
+    /// Explains why no packet was counted, and lists the interfaces.
     fn missing_interface(&self, accounting: &Accounting) -> Failure {
         let (name, tap) = (self.name(), &self.tap);
         let interfaces = accounting.interfaces.iter();
@@ -186,7 +186,7 @@ impl TraceArguments {
             let table = accounting.table(&self.name(), self.connections);
             return out.write_all(table.as_bytes());
         }
-        // Written incrementally: there may be millions of connections.
+        // The document is written incrementally, because there may be millions of connections.
         let mut out = BufWriter::new(out);
         let document = Document {
             accounting,
@@ -201,7 +201,7 @@ impl TraceArguments {
         self.file.as_os_str() == OsStr::new("-")
     }
 
-    /// The capture's name for messages.
+    /// Returns the capture's name for messages.
     fn name(&self) -> String {
         match self.is_stdin() {
             true => "stdin".to_owned(),
@@ -254,7 +254,7 @@ mod tests {
         CommandLine::try_parse_from(words).unwrap().trace
     }
 
-    /// A TCP handshake at `client.tx` and `client.rx`, and the same at the server.
+    /// Returns a capture of a TCP handshake at the interfaces of the client and of the server.
     fn capture() -> Vec<u8> {
         let taps = ["client.tx", "server.rx", "server.tx", "client.rx"];
         let mut writer = CaptureWriter::pcapng(&taps.map(|name| (name, 101)));

@@ -17,7 +17,7 @@ fn capacity(arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// A server that refuses requests above this number at a time; each takes 20 ms.
+/// Starts a server that handles at most this many requests at a time, each in 20 ms, and refuses the others.
 fn refuses_above(most: u32) -> Server {
     let served = AtomicU32::new(0);
     Server::start(move |_| {
@@ -127,7 +127,7 @@ fn the_limit_of_open_files_bounds_the_users() {
     panic!("{TOO_BUSY}");
 }
 
-/// A server that fails every `of`-th request, at any load.
+/// Starts a server that fails every `of`-th request, at any load.
 fn fails_one_of(of: u32) -> Server {
     let answered = AtomicU32::new(0);
     Server::start(
@@ -178,7 +178,7 @@ fn a_server_that_fails_at_any_load_has_an_upper_bound_and_a_reason() {
     panic!("{TOO_BUSY}");
 }
 
-/// Answers this many requests of one connection, then stops listening.
+/// Starts a server that answers this many requests of one connection, then stops listening.
 fn answers_only(most: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -200,7 +200,7 @@ fn answers_only(most: usize) -> SocketAddr {
 
 #[test]
 fn a_server_that_is_gone_is_an_error_and_not_a_search() {
-    // Enough for the first test of the server, before the search.
+    // Four answers are enough for the first test of the server, before the search.
     let url = format!("http://{}/", answers_only(4));
     let output = capacity(&[&url, "--slo", "errors<1%", "--warmup", "100ms"]);
     let message = String::from_utf8_lossy(&output.stderr);

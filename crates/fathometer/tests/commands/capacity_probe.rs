@@ -12,11 +12,11 @@ use crate::support::waiting::wait_until;
 use crate::support::{ports, serving};
 
 /// Number of searches that may end without the expected result. Other tests use the processors too: a trial may be
-/// INVALID, or fail its SLO before the server's limit is reached. A wrong program is wrong every time.
+/// INVALID, or fail its SLO before the server's limit is reached. A defect of the program fails every attempt.
 const ATTEMPTS: u32 = 6;
 
-/// The first exhausted resource, or the reason for no result. The interval of the search is wide, so that it takes
-/// only seconds.
+/// Searches and returns the first exhausted resource, or the reason for no result. A wide target interval limits the
+/// search to a few seconds.
 fn probed(url: &str, slo: &str, start: &str, pid: u32) -> Value {
     let pid = pid.to_string();
     let mut command = Command::new(FATHOMETER);
@@ -46,7 +46,7 @@ fn probed(url: &str, slo: &str, start: &str, pid: u32) -> Value {
     let output = command.output().unwrap();
     let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     match &result["gave_out"][0] {
-        // The queue of the server may overflow for so long that the server appears to have stopped answering.
+        // The server's queue may overflow for a long time; the search then reports that the server stopped answering.
         Value::Null => json!({
             "slos": result["outcome"]["slos"],
             "stderr": String::from_utf8_lossy(&output.stderr),
@@ -65,7 +65,7 @@ fn until_expected(search: impl Fn() -> Value, is_expected: impl Fn(&Value) -> bo
         }
         others.push(found.to_string());
     }
-    panic!("no search found what was expected: {others:#?}");
+    panic!("no search found the expected resource: {others:#?}");
 }
 
 /// Whether the text of a result contains these words.
@@ -74,7 +74,7 @@ fn says(gave_out: &Value, words: &str) -> bool {
     text.is_some_and(|text| text.contains(words))
 }
 
-/// A figure of the first exhausted resource, at the load that fails.
+/// Returns a figure of the first exhausted resource at the load that fails.
 fn at_fails(gave_out: &Value, name: &str) -> Option<f64> {
     let mut figures = gave_out["figures"].as_array()?.iter();
     let found = figures.find(|figure| {
@@ -139,7 +139,7 @@ fn a_server_that_refuses_by_its_configuration_exhausts_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let address = ports::free_address();
     let place = folder.path().display();
-    // A file instead of `return 200`, which nginx executes before it limits requests.
+    // nginx must serve a file, because it executes `return 200` before it limits requests.
     std::fs::create_dir(folder.path().join("site")).unwrap();
     std::fs::write(folder.path().join("site/index.html"), [b'x'; 100]).unwrap();
     let configuration = format!(

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::support::programs::{FATHOMETER, run_well, tool};
 
-/// The commands that `fathometer --help` lists.
+/// Returns the commands that `fathometer --help` lists.
 fn commands() -> Vec<String> {
     let help = String::from_utf8(run_well(Command::new(FATHOMETER).arg("--help"))).unwrap();
     let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);

@@ -1,4 +1,4 @@
-//! `fathometer content` with AVIF: the row, the page, and a copy that a browser shows.
+//! `fathometer content` with AVIF: the row of the table, the page of the report, and a copy that a browser shows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::content_write::headless;
 use crate::support::programs::{FATHOMETER, run_well, tool};
 
-/// Widths and heights of all images, as the browser has decoded them.
+/// A script that adds the widths and heights of all decoded images to the page.
 const SIZES: &str = "<script>
 onload = () => {
   const sizes = [...document.images].map((image) => image.naturalWidth + 'x' + image.naturalHeight);
@@ -18,7 +18,7 @@ onload = () => {
 </script>
 ";
 
-/// A page with a photograph in JPEG, a transparent drawing in PNG, and an animation; `None` without ImageMagick.
+/// Writes a page with a photograph in JPEG, a transparent drawing in PNG, and an animation; `None` without ImageMagick.
 fn site(folder: &Path) -> Option<PathBuf> {
     let convert = tool("convert")?;
     let site = folder.join("site");
@@ -89,13 +89,16 @@ fn an_avif_has_a_row_with_its_distortion_and_no_time_to_decode() {
         command.args(["content", "--repeat", "1"]).args(options);
         String::from_utf8(run_well(command.arg(&site))).unwrap()
     };
-    assert!(!table(&[]).contains(name), "not by default: it is slow");
+    assert!(
+        !table(&[]).contains(name),
+        "AVIF is slow, so it must not be a default"
+    );
     let table = table(&["--avif"]);
     let row = table.lines().find(|line| line.starts_with(name)).unwrap();
     assert!(row.trim_end().ends_with('-'), "no time to decode: {row}");
 }
 
-/// Takes a second, because only a real browser proves that browsers show the files of the copy.
+/// Runs a real browser, which takes a second: only a browser proves that browsers show the files of the copy.
 #[test]
 fn a_browser_shows_the_avif_files_of_a_copy() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::support::programs::{FATHOMETER, run, run_well};
 
-/// A number that looks random in hexadecimal.
+/// Returns a pseudo-random number.
 fn mixed(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A page with a menu that all pages share, its own text, and tags in both cases.
+/// Returns a page with a menu that all pages share, its own text, and tags in both letter cases.
 fn page(number: u64) -> String {
     let menu: String = (1..20)
         .map(|item| {
@@ -61,7 +61,7 @@ fn each_treatment_of_a_site_has_exact_bytes_and_a_broken_file_stops_nothing() {
     assert_eq!(result["files_failed"], 1);
     assert_eq!(result["entries_skipped"], 1);
 
-    // gzip at its best level, by flate2 in this test.
+    // The expected size: gzip at its best level, by flate2 in this test.
     let expected: usize = (0..60)
         .map(|number| {
             let mut coded = Vec::new();
@@ -131,7 +131,7 @@ fn the_page_has_all_images_that_are_smaller(page: &str, result: &Value) {
         assert!(pair.contains("data:image/gif;base64,R0lGOD"), "{pair}");
         assert!(pair.contains("; the same pixels"), "{pair}");
     }
-    // An image whose smallest form is another image format is on the page, too.
+    // The page also shows each image that is smallest in another image format.
     for file in listed {
         let path = file["path"].as_str().unwrap();
         let treatment = file["treatment"].as_str().unwrap();
@@ -229,7 +229,7 @@ fn a_page_over_a_modem_is_predicted_as_it_is_and_coded() {
     let seconds = |place: usize| rows[place]["seconds"].as_f64().unwrap();
     let treatments: Vec<_> = rows.iter().map(|row| row["treatment"].as_str()).collect();
     assert_eq!(treatments, [Some("as it is"), Some("gzip 6")]);
-    // Two round trips of 150 ms, and the page's bits at 28.8 kbit/s.
+    // Two round trips of 150 ms, and the transmission of the page at 28.8 kbit/s.
     let least = 0.3 + page(1).len() as f64 * 8.0 / 28_800.0;
     assert!((least..least + 0.3).contains(&seconds(0)), "{rows:?}");
     assert!(seconds(1) < seconds(0), "{rows:?}");

@@ -1,4 +1,5 @@
-//! `fathometer content` of an HTTP archive and of a list of URLs: the result equals that of the files.
+//! `fathometer content` of an HTTP archive and of a list of URLs: the result equals the result for a folder with the
+//! same files.
 
 use std::fs;
 use std::net::TcpListener;
@@ -43,8 +44,8 @@ fn folder(folder: &Path) -> Value {
     result(&output)
 }
 
-/// The bytes of each treatment that joins no files. In these archives and lists the image is on another host, so no
-/// file is joined.
+/// Returns the bytes of each treatment that joins no files. In these archives and lists the image is on another host,
+/// so no file is joined.
 fn bytes(result: &Value) -> Vec<(String, u64)> {
     let rows = result["treatments"].as_array().unwrap();
     let mut bytes: Vec<_> = rows

@@ -1,5 +1,5 @@
-//! `fathometer content` with joined files: the rows and the predictions are those of the copy that `--write` makes, and
-//! Chromium shows inlined images as it shows files.
+//! `fathometer content` with joined files: the rows and the predictions equal those of the copy that `--write` makes,
+//! and Chromium shows inlined images like image files.
 
 use std::fs;
 use std::io::Read as _;
@@ -14,7 +14,7 @@ use crate::support::programs::{FATHOMETER, run_well, tool};
 /// A grey pixel.
 const DOT: &[u8] = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xcc\xcc\xcc\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
 
-/// A page with two style sheets, two scripts and two images, and another page with one of the style sheets.
+/// Writes a page with two style sheets, two scripts and two images, and another page with one of the style sheets.
 fn small_site(folder: &Path) -> PathBuf {
     let site = folder.join("site");
     for name in ["a", "a/style sheets", "i"] {
@@ -48,7 +48,8 @@ fn content(site: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&run_well(command.arg(site))).unwrap()
 }
 
-/// Bytes of all files below a folder except `without`; if `is_coded`, by gzip 6 where that is smaller.
+/// Returns the bytes of all files below a folder except `without`; if `is_coded`, counts the files that gzip 6 makes
+/// smaller with their compressed size.
 fn bytes(folder: &Path, without: &[&str], is_coded: bool) -> u64 {
     let mut sum = 0;
     let mut folders = vec![folder.to_owned()];
@@ -78,7 +79,7 @@ fn bytes(folder: &Path, without: &[&str], is_coded: bool) -> u64 {
     sum as u64
 }
 
-/// Each way to join files, the option of --treat, and the files that documents no longer load.
+/// For each way to join files: its name, the value of --treat, and the files that documents no longer load.
 const WAYS: [(&str, &str, &[&str]); 3] = [
     (
         "concatenated",

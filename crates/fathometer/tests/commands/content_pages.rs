@@ -90,7 +90,7 @@ document.body.append(result);
 /// A grey pixel.
 const DOT: &[u8] = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xcc\xcc\xcc\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
 
-/// The probe's result in Chromium, with the server's address removed from URLs.
+/// Returns the probe's result in Chromium, with the server's address removed from URLs.
 fn probed(chromium: &Path, folder: &Path) -> String {
     let server = Server::origin(folder, &[]);
     let place = tempfile::tempdir().unwrap();

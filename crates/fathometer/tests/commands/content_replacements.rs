@@ -1,4 +1,4 @@
-//! Images that HTML and CSS could replace: Chromium shows the exact proposals as it shows the images.
+//! Images that HTML and CSS could replace: Chromium shows the exact proposals like the images.
 
 use std::fs;
 use std::process::Command;
@@ -141,7 +141,7 @@ fn exact_proposals_look_the_same_and_others_say_so() {
         screenshot(&chromium, &after) == expected,
         "the pages differ"
     );
-    // The smallest difference of a colour is detected.
+    // The test detects the smallest difference of a colour.
     fs::write(
         after.join("index.html"),
         page.replace("#fc0 20px", "#fc1 20px"),

@@ -10,7 +10,7 @@ use super::peers::support::Server;
 use super::small_disk::SmallDisk;
 use crate::support::programs::{FATHOMETER, run, run_well, tool};
 
-/// A page that references the still images of the microscape site by attributes, styles and a style sheet.
+/// Writes a page that references the still images of the microscape site by attributes, styles and a style sheet.
 pub fn site(folder: &Path) -> PathBuf {
     let site = folder.join("site");
     run_well(
@@ -21,7 +21,7 @@ pub fn site(folder: &Path) -> PathBuf {
     let mut names: Vec<String> = fs::read_dir(site.join("images"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        // An animation looks different from one moment to the next.
+        // Two screenshots of an animation may differ.
         .filter(|path| {
             let content = fs::read(path).unwrap();
             !content.windows(11).any(|window| window == b"NETSCAPE2.0")
@@ -48,7 +48,7 @@ pub fn site(folder: &Path) -> PathBuf {
     site
 }
 
-/// The command that writes a copy.
+/// Returns the command that writes a copy.
 pub fn write(site: &Path, out: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(FATHOMETER);
     command
@@ -60,7 +60,7 @@ pub fn write(site: &Path, out: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Chromium without a window and without requests to the outside, with its state in this folder.
+/// Returns a command for Chromium without a window and without external requests, with its state in this folder.
 pub fn headless(chromium: &Path, place: &Path) -> Command {
     let mut command = Command::new(chromium);
     command
@@ -78,7 +78,7 @@ pub fn headless(chromium: &Path, place: &Path) -> Command {
     command
 }
 
-/// The page as Chromium shows it, as PNG: the same bytes for the same pixels.
+/// Takes a screenshot of the page in Chromium, as PNG: equal pixels give equal bytes.
 pub fn screenshot(chromium: &Path, folder: &Path) -> Vec<u8> {
     let server = Server::origin(folder, &[]);
     let place = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn a_copy_goes_to_a_new_place_outside_of_the_site() {
     fs::write(full.join("file"), "x").unwrap();
     for (out, expected) in [
         (full.clone(), "is not empty"),
-        (site.join("copy"), "is inside of the site"),
+        (site.join("copy"), "is inside the site"),
     ] {
         let output = run(&write(&site, &out, &[]));
         assert_eq!(output.status.code(), Some(2));

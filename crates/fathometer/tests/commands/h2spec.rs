@@ -38,7 +38,7 @@ struct Case {
     failure: Option<String>,
 }
 
-/// The cases of a report in JUnit format.
+/// Reads the cases of a report in JUnit format.
 fn cases(report: &str) -> Vec<Case> {
     report
         .split("<testcase ")

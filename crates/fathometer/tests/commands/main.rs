@@ -1,4 +1,5 @@
-//! The commands of `fathometer`, run as a user runs them: what they print, serve, fetch and leave behind.
+//! The commands of `fathometer`, run as a user runs them: their output, their network traffic, and the state that they
+//! leave behind.
 //!
 //! Tests run in parallel, so no test changes or measures the state of this process. One exception: a test of `serve`
 //! raises the limit of open files to the maximum, which does not affect other tests.
@@ -39,7 +40,7 @@ mod support {
     pub mod programs;
     pub mod python;
     pub mod quiet;
-    #[expect(dead_code, reason = "the engine's tests need more of it")]
+    #[expect(dead_code, reason = "the engine's tests use more of this module")]
     pub mod scripted_server;
     pub mod serving;
     pub mod waiting;

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The newest published run of the paper.
+/// Returns the folder of the newest published run of the paper.
 fn published() -> PathBuf {
     let folders = fs::read_dir(repository().join("runs/published")).unwrap();
     let folders = folders.map(|entry| entry.unwrap().path());
@@ -25,7 +25,7 @@ fn published() -> PathBuf {
         .unwrap()
 }
 
-/// The main block of the run: its facts, and its records.
+/// Reads the main block of the run: its facts, and its records.
 fn main_block(folder: &Path) -> (Value, Vec<Value>) {
     let info = fs::read_to_string(folder.join("run.json")).unwrap();
     let records = fs::read_to_string(folder.join("replicates.ndjson")).unwrap();
@@ -55,7 +55,7 @@ fn fathometer(arguments: &[&str], folders: &[&Path]) -> String {
     String::from_utf8(run_well(&command)).unwrap()
 }
 
-/// The claims that the ledger tests on a run, each with its era.
+/// Returns the claims that the ledger tests on a run, each with its era.
 fn tested(run: &Path) -> Vec<String> {
     let ledger: Value = serde_json::from_str(&fathometer(&["ledger", "--json"], &[run])).unwrap();
     let rows = ledger["rows"].as_array().unwrap().iter();
@@ -90,7 +90,7 @@ fn the_ledger_and_the_report_read_a_merged_run_of_a_paper() {
 
     let report = fathometer(&["report"], &[&merged]);
     for expected in [
-        "Machines: each machine divided by the mean of all machines",
+        "Machines: ratio of each machine to the mean of all machines",
         "rank 1",
     ] {
         assert!(report.contains(expected), "{expected}: {report}");

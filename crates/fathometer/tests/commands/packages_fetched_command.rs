@@ -20,7 +20,7 @@ const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 struct Server {
     child: Child,
     port: u16,
-    // Kept open, so that the server can print further lines.
+    // The pipe stays open, so that the server can print further lines.
     _stdout: BufReader<ChildStdout>,
 }
 
@@ -53,7 +53,7 @@ impl Drop for Server {
 }
 
 /// Writes a file with an old modification time. A recently modified file first has a weak tag and later a strong one,
-/// so a revalidation would not find it current.
+/// so a revalidation would fetch it again.
 fn write(path: &Path, content: impl AsRef<[u8]>) {
     fs::write(path, content).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();
@@ -61,7 +61,7 @@ fn write(path: &Path, content: impl AsRef<[u8]>) {
     file.set_modified(modified).unwrap();
 }
 
-/// A page of four files, in a folder.
+/// Writes a page of four files to a folder.
 fn page(folder: &Path) {
     let html = "<link rel=stylesheet href=a.css><img src=b.gif><img src=c.gif>";
     write(&folder.join("index.html"), html);
@@ -90,7 +90,7 @@ fn fetched(arguments: &[&str]) -> Value {
     value
 }
 
-/// How files arrived (`bundled`, `singly` and so on), with the targets in order.
+/// Returns how each file arrived (`bundled`, `singly` and so on) and its target, in order.
 fn ways(value: &Value) -> Vec<(&str, &str)> {
     let files = value["files"].as_array().unwrap().iter();
     files
@@ -114,7 +114,7 @@ fn sorted<'v>(mut ways: Vec<(&'v str, &'v str)>) -> Vec<(&'v str, &'v str)> {
     ways
 }
 
-/// Answers every request of one connection with this response until the program ends; returns its port.
+/// Starts a server that answers every request of one connection with this response. Returns its port.
 fn answering(response: &'static str) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -229,7 +229,7 @@ fn pages_come_in_the_clear_over_tls_and_over_quic() {
         assert_eq!(again["connections"][0]["tls"]["resumed"], true, "{policy}");
         let shown = fetch(&arguments);
         let shown = String::from_utf8(shown.stdout).unwrap();
-        for line in ["page complete", "4 singly", "TLS 1.3", "processor time"] {
+        for line in ["page complete", "4 singly", "TLS 1.3", "CPU time"] {
             assert!(shown.contains(line), "{policy}: {shown}");
         }
     }
@@ -483,7 +483,7 @@ fn a_server_that_sends_without_a_pause_does_not_outlive_the_time_out() {
             .write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             .unwrap();
         let chunks = b"1\r\nx\r\n".repeat(200_000);
-        // Until the client closes.
+        // Sends until the client closes the connection.
         while stream.write_all(&chunks).is_ok() {}
     });
     let output = Command::new("timeout")

@@ -112,7 +112,7 @@ fn nothing_is_left_when_it_is_killed() {
     if !possible("nothing_is_left_when_it_is_killed") {
         return;
     }
-    // A number that is in no other program's arguments.
+    // A number that no other program has among its arguments.
     let mark = format!("86{:07}", std::process::id());
     let script = format!("sleep {mark} & trap '' TERM HUP INT; sleep {mark}");
     let mut running = Killed(path(&["ideal", "--", "sh", "-c", &script]).spawn().unwrap());
@@ -132,7 +132,7 @@ impl Drop for Killed {
     }
 }
 
-/// Number of processes on this machine with the mark among their arguments.
+/// Counts the processes on this machine with the mark among their arguments.
 fn alive(mark: &str) -> usize {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes

@@ -32,7 +32,7 @@ impl Server {
         Server::spawn(command)
     }
 
-    /// Starts it with a limit on descriptors.
+    /// Starts a server with a limit on descriptors.
     fn limited(folder: &Path, descriptors: u32, arguments: &[&str]) -> Server {
         let mut command = Command::new("sh");
         command
@@ -75,7 +75,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits for its exit; returns its stderr too.
+    /// Waits for the server's exit; returns the exit status and stderr.
     fn wait(&mut self) -> (ExitStatus, String) {
         let until = Instant::now() + Duration::from_secs(240);
         let status = loop {
@@ -99,7 +99,7 @@ impl Server {
         said
     }
 
-    /// Resident memory, in bytes.
+    /// Reads the server's resident memory, in bytes.
     fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -110,7 +110,7 @@ impl Server {
         kibibytes * 1024
     }
 
-    /// CPU time, in ticks.
+    /// Reads the server's CPU time, in ticks.
     fn ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let fields: Vec<&str> = stat
@@ -212,7 +212,7 @@ impl Response {
     }
 }
 
-/// Bytes that depend on their position.
+/// Returns bytes that depend on their position.
 fn bytes(length: usize) -> Vec<u8> {
     (0..length as u64)
         .flat_map(|n| {
@@ -301,7 +301,7 @@ fn large_files_arrive_as_they_are_whole_and_in_parts() {
 fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("big");
-    // More than any socket buffer holds.
+    // More bytes than any socket buffer has room for.
     let length = 64 << 20;
     fs::File::create(&file).unwrap().set_len(length).unwrap();
     let log = folder.path().join("log");
@@ -503,7 +503,7 @@ fn a_log_and_a_stderr_that_cannot_be_written_lose_no_response() {
             stderr: None,
         };
         let mut client = server.connect();
-        // More lines than a buffer holds: writing them fails while responses are being sent.
+        // More lines than a buffer has room for, so that writing them fails while responses are being sent.
         for _ in 0..25 {
             for _ in 0..100 {
                 client.ask("/a", "");
@@ -542,7 +542,7 @@ fn a_renamed_log_is_reopened_on_sighup() {
     wait_until("the log is reopened", || log.exists());
     assert_eq!(server.get("/a?3").status, 200);
     wait_until("the line is written", || has(&log, "/a?3"));
-    // If the log cannot be opened, the server keeps the old one.
+    // If the log cannot be opened, the server still writes to the old file.
     let gone = folder.path().join("gone");
     fs::rename(&logs, &gone).unwrap();
     server.signal(Signal::HUP);
@@ -585,7 +585,7 @@ fn more_connections_than_descriptors_wait_their_turn() {
         client.ask(&format!("/big{}", n % 40), "Connection: close\r\n");
     }
     let before = server.ticks();
-    // Each is answered when the earlier connections have ended.
+    // Each client gets a response after the earlier connections have closed.
     for client in clients {
         let mut client = client;
         let response = client.response();
@@ -593,7 +593,7 @@ fn more_connections_than_descriptors_wait_their_turn() {
         assert_eq!(response.content.len(), 70_000);
         assert!(client.rest().is_empty());
     }
-    // Waiting cost little CPU time: less than two seconds.
+    // Waiting took less than two seconds of CPU time.
     assert!(server.ticks() - before < 200);
     let said = server.end();
     assert!(said.contains("new connections wait"), "{said}");
@@ -607,7 +607,7 @@ fn memory_is_freed_after_a_burst_of_connections() {
     let server = Server::start(folder.path(), &["--threads", "1"]);
     server.get("/a");
     let before = server.memory();
-    // Incomplete heads of nearly the largest size that is kept.
+    // Incomplete heads, nearly as large as the server stores.
     let head = format!(
         "GET /a HTTP/1.1\r\nHost: h\r\nX: {}\r\n",
         "x".repeat(15_000)
@@ -662,7 +662,7 @@ fn slow_uploads_do_not_block_other_clients() {
         scope.spawn(|| {
             while !ended.load(std::sync::atomic::Ordering::Relaxed) {
                 for client in &mut slow {
-                    // Fails when the server has closed the connection.
+                    // Fails if the server has closed the connection.
                     let _ = client.stream.get_mut().write_all(b"x");
                 }
                 std::thread::sleep(Duration::from_millis(200));
@@ -673,8 +673,7 @@ fn slow_uploads_do_not_block_other_clients() {
         }
         ended.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    // If the server closed no connection to make room, each would keep its place until its content is complete:
-    // days.
+    // The server must close connections to make room: the content of each slow request would take days.
     assert!(begun.elapsed() < Duration::from_secs(60));
     let said = server.end();
     assert!(said.contains("closed to make room"), "{said}");
@@ -706,7 +705,7 @@ fn ten_thousand_idle_connections_are_cheap() {
     assert!(each < 6 * 1024, "{each} bytes a connection");
     let ticks = server.ticks();
     std::thread::sleep(Duration::from_secs(1));
-    assert!(server.ticks() - ticks < 50, "idle connections cost time");
+    assert!(server.ticks() - ticks < 50, "idle connections use CPU time");
     for client in clients.iter_mut().step_by(97) {
         assert_eq!(client.get("/a").content, b"a");
     }
@@ -750,8 +749,8 @@ fn an_idle_connection_is_closed_after_its_time_and_clients_are_told_of_the_limit
     let response = client.response();
     assert_eq!(response.field("connection"), Some("Keep-Alive"));
     assert_eq!(response.field("keep-alive"), Some("timeout=1, max=2"));
-    // A client that does not request keep-alive gets no keep-alive fields, and its connection stays open equally
-    // long. Measured from before the request, because a delayed client may read the response late.
+    // A client that does not request keep-alive gets no keep-alive fields, and its connection stays open equally long.
+    // The time is measured from before the request, because a delayed client may read the response late.
     let asked = Instant::now();
     let second = client.get("/a");
     assert_eq!(

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system with little room, unmounted when dropped.
+/// A small file system, unmounted when dropped.
 pub struct SmallDisk(pub PathBuf);
 
 impl SmallDisk {
-    /// Mounts it; `None`, with a message, where that is not allowed.
+    /// Mounts a small file system; `None`, with a message, if this user may not mount.
     pub fn mount(at: &Path, size: &str) -> Option<SmallDisk> {
         fs::create_dir(at).unwrap();
         let mounted = Command::new("mount")

@@ -12,8 +12,8 @@ use crate::support::programs::{run_well, tool};
 
 const MS: u64 = 1_000_000;
 
-/// A response of 40 segments over a path of 20 ms each way. The path drops the tenth segment, and the server
-/// retransmits it.
+/// Returns a capture of a response of 40 segments over a path of 20 ms each way. The path drops the tenth segment, and
+/// the server retransmits it.
 fn lossy_capture() -> Vec<u8> {
     let taps = ["client.tx", "server.rx", "server.tx", "client.rx"];
     let mut writer = CaptureWriter::pcapng(&taps.map(|name| (name, 101)));
@@ -58,7 +58,7 @@ fn trace(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Uses the graph by keyboard and wheel, and collects what is in view after each step.
+/// A page that operates the graph by keyboard and wheel, and records the visible range after each step.
 const USE: &str = r#"<!doctype html><body><iframe src="page.html" width="1000" height="1400"></iframe>
 <script>
 const frame = document.querySelector("iframe");
@@ -107,7 +107,7 @@ fn the_page_of_a_capture_zooms_to_what_the_path_dropped() {
     fs::write(folder.join("lossy.pcapng"), lossy_capture()).unwrap();
     run_well(&trace(folder, &["lossy.pcapng", "--report", "page.html"]));
     let page = fs::read_to_string(folder.join("page.html")).unwrap();
-    // Without a script the drawing has the drop and its cause.
+    // Without scripts, the drawing also shows the drop and its cause.
     assert!(page.contains("<title>dropped: queue-full</title>"));
     assert!(page.contains("dropped by the path: 1 down (queue-full)"));
     assert!(page.contains("default-src 'none'"));

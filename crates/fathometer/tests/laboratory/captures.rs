@@ -1,11 +1,11 @@
 //! Runs the cells of the study, and compares every packet class of their captures with tshark's count.
 //!
 //! Each cell runs once, as a user runs it. With `FATHOMETER_TEST_ALL`, all cells of the study run. Without it, the
-//! block `content` and one of the two embedded servers are left out: their packets differ from those of the other
-//! cells only in size. During the study, tshark counts in each capture the packets at the client's taps that pass the
-//! display filter of each class. The counts must equal those that the run recorded. Lateness is not under test here,
-//! because it needs a quiet machine: the test sets limits that accept a busy machine. Needs a lab and tshark. Without
-//! them, the test prints a message and passes, unless `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
+//! block `content` and one of the two embedded servers are left out: their packets differ from those of the other cells
+//! only in size. During the study, tshark counts in each capture the packets at the client's taps that pass the display
+//! filter of each class. The counts must equal those that the run recorded. A test of lateness would need a quiet
+//! machine, so this test sets lateness limits that a busy machine meets. Needs a lab and tshark. Without them, the test
+//! prints a message and passes, unless `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
@@ -19,10 +19,10 @@ use std::time::Duration;
 use fathometer_model::ReplicateRecord;
 use fathometer_packets::Class;
 
-/// Number of tshark processes at the same time.
+/// Number of simultaneous tshark processes.
 const COUNTERS: usize = 2;
 
-/// The paper's study, with limits that only a stalled path exceeds.
+/// Returns the paper's study, with limits that only a stalled path exceeds.
 fn lenient() -> String {
     let paper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/nielsen97/study.toml");
     let text = fs::read_to_string(paper).unwrap();
@@ -96,7 +96,8 @@ fn every_class_of_the_captures_of_the_study_is_tsharks() {
                         .map(|class| record.metrics[&format!("packets_{}", class.metric())] as u64)
                         .collect();
                     if ours != theirs {
-                        let difference = format!("{}: {ours:?} against {theirs:?}", record.folder);
+                        let difference =
+                            format!("{}: run {ours:?}, tshark {theirs:?}", record.folder);
                         differences.lock().unwrap().push(difference);
                     }
                 }
@@ -130,12 +131,12 @@ struct Course {
     waiting: VecDeque<ReplicateRecord>,
     /// The cells whose records were returned.
     taken: BTreeSet<String>,
-    /// Its exit code, once it has exited.
+    /// The exit code of the study, after its exit.
     ended: Option<Option<i32>>,
 }
 
 impl Course {
-    /// The next record of a cell that was not returned before, valid or not. A record without figures (the
+    /// Returns the next record, valid or not, of a cell that was not returned before. A record without figures (the
     /// server did not start) is skipped.
     fn take(&mut self) -> Option<ReplicateRecord> {
         self.read();
@@ -148,7 +149,7 @@ impl Course {
         None
     }
 
-    /// Reads the new lines.
+    /// Reads the new records.
     fn read(&mut self) {
         // The file exists once the first cell is done.
         let Ok(mut file) = File::open(&self.records) else {
@@ -192,7 +193,7 @@ fn next(course: &Mutex<Course>) -> Option<ReplicateRecord> {
     }
 }
 
-/// The packets of each class at the client's taps, in the order of [`Class::ALL`].
+/// Counts the packets of each class at the client's taps with tshark, in the order of [`Class::ALL`].
 fn tsharks_counts(capture: &Path) -> Vec<u64> {
     let taps = r#"(frame.interface_name == "client.tx" || frame.interface_name == "client.rx")"#;
     let columns: Vec<String> = Class::ALL

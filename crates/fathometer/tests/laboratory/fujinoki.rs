@@ -13,7 +13,7 @@ use std::process::{Command, Output};
 use fathometer_model::{Delivery, FileArrival, ReplicateRecord, Seed};
 use serde::de::DeserializeOwned;
 
-/// Lateness is not under test here: the limits accept a busy machine.
+/// The lateness limits are high, so that a busy machine passes.
 const STUDY: &str = r#"
 name = "sets"
 title = "Sets of files"
@@ -75,7 +75,7 @@ fn lines<T: DeserializeOwned>(path: &Path) -> Vec<T> {
         .collect()
 }
 
-/// Lengths of the files of the group, by path.
+/// Returns the lengths of the files of the group, by path.
 fn files() -> BTreeMap<String, u64> {
     let loaded =
         fathometer_load::workload::load("pareto:mean=4k", Seed(1), &mut |_, _| {}).unwrap();
@@ -86,7 +86,7 @@ fn files() -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Runs a study; `None` when this machine cannot run studies.
+/// Runs a study; `None` if this machine cannot run studies.
 fn run(study: &str, more: &[&str], folder: &Path) -> Option<Output> {
     let output = Command::new(env!("CARGO_BIN_EXE_fathometer"))
         .args(["study", study, "--seed", "1", "--quiet", "--output"])

@@ -1,7 +1,7 @@
 //! Studies and servers in laboratories: hosts in network namespaces, connected by an emulated path.
 //!
-//! Two laboratories at the same time delay each other, so tests belong here only if a late packet does not
-//! affect their results. The others are in `measurements`.
+//! Two laboratories at the same time delay each other, so tests belong here only if a late packet does not affect their
+//! results. All other tests of laboratories are in `measurements`.
 
 // Starts first, because its one test runs a whole study: tests start in the order of their names.
 mod captures;

@@ -1,4 +1,4 @@
-//! Every packet is in the class that an independent program puts it in.
+//! Every packet has the same class here and in an independent program.
 //!
 //! [`fathometer_packets`] and tshark (with the display filter of each class) classify each capture.
 //! The test compares the numbers of the frames, not only their count. Some captures are generated here, with
@@ -86,7 +86,7 @@ fn every_recorded_packet_is_in_tsharks_class() {
     let Some(tshark) = Tshark::find() else { return };
     let captures = recorded_captures();
     if captures.is_empty() {
-        eprintln!("no capture of a run in this tree: only made-up captures are compared");
+        eprintln!("no capture of a run in this tree: only generated captures are compared");
     }
     for file in captures {
         tshark.compare(&file.display().to_string(), &file);
@@ -120,8 +120,8 @@ fn the_totals_are_tsharks() {
         figure(&accounting.up) + figure(&accounting.down)
     };
     let count = |filter: &str| column(filter, "frame.number").len() as u64;
-    // A segment that fills a hole counts as a retransmission or as out of order, by its delay; its data were
-    // not seen before.
+    // A segment that fills a gap has new data. Its delay decides whether it counts as a retransmission or as out of
+    // order.
     let again = "tcp.analysis.retransmission || tcp.analysis.out_of_order";
     let ours = both(|d| d.retransmitted_packets + d.out_of_order_packets);
     assert_eq!(ours, count(again));
@@ -144,7 +144,7 @@ fn fetch_behind_a_lossy_path(folder: &Path, policy: &str, era: &str) -> PathBuf 
     let capture = folder.join(format!("{policy}-{era}.pcapng"));
     let program = env!("CARGO_BIN_EXE_fathometer");
     let server = format!("exec '{program}' serve --site microscape --listen 0.0.0.0:80");
-    // The server takes some time to listen; the capture also contains connections refused until then.
+    // The server takes some time to listen; the capture also contains connections refused before that.
     let client = format!(
         "for n in $(seq 100); do '{program}' fetch http://$FATHOMETER_SERVER/ --policy {policy} \
          && exit 0; sleep 0.1; done; exit 1"
@@ -156,7 +156,7 @@ fn fetch_behind_a_lossy_path(folder: &Path, policy: &str, era: &str) -> PathBuf 
         .args(["--", "sh", "-c", &client])
         .output()
         .unwrap();
-    // Exit code 3: the path was late, which does not matter here.
+    // Exit code 3: the path was late, which does not affect this test.
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(output.status.code(), Some(0 | 3)), "{errors}");
     capture
@@ -189,7 +189,7 @@ struct Tshark {
 }
 
 impl Tshark {
-    /// `None`, with a message, when tshark is not installed.
+    /// Finds tshark; `None`, with a message, if it is not installed.
     fn find() -> Option<Tshark> {
         let found = Command::new("tshark")
             .arg("--version")
@@ -243,7 +243,7 @@ impl Tshark {
             .collect()
     }
 
-    /// One field of the packets that pass a filter.
+    /// Returns one field of the packets that pass a filter.
     fn column(&self, file: &Path, filter: &str, field: &str) -> Vec<String> {
         let output = Command::new("tshark")
             .args([
@@ -279,7 +279,7 @@ impl Tshark {
     }
 }
 
-/// Our class of every packet in a file.
+/// Returns our class of every packet in a file.
 fn classes(file: &Path) -> Vec<Class> {
     let bytes = fs::read(file).unwrap();
     let mut capture = Capture::open(&bytes[..]).unwrap();
@@ -310,7 +310,7 @@ fn classes(file: &Path) -> Vec<Class> {
     classes
 }
 
-/// The newest few captures of runs in this tree, and those named in the environment.
+/// Returns the newest few captures of runs in this tree, and those named in the environment.
 fn recorded_captures() -> Vec<PathBuf> {
     let mut captures = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runs")];
@@ -339,7 +339,8 @@ fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// A page with loss in both directions, sequence numbers that wrap, probes and every kind of connection end.
+/// Returns the segments of a page with loss in both directions, sequence numbers that wrap, probes and every kind of
+/// connection end.
 fn page(port: u16, initial: (u32, u32)) -> Vec<SegmentPlan> {
     let client = SocketAddr::new([10, 0, 0, 1].into(), port);
     let mut talk = Conversation::new(client, address("10.0.0.2:80"), initial);
@@ -397,14 +398,14 @@ fn page(port: u16, initial: (u32, u32)) -> Vec<SegmentPlan> {
     plans
 }
 
-/// Many pages one after another at one tap; ports are reused.
+/// Returns a capture of many pages one after another at one tap; ports are reused.
 fn pages() -> Vec<u8> {
     let mut writer = CaptureWriter::pcapng(&[("eth0", RAW)]);
     let mut time = 0;
     for n in 0..24u32 {
         let initial = (u32::MAX - 100 - 7 * n, u32::MAX - 3_000 * n);
         for plan in page(1_024 + (n % 16) as u16, initial) {
-            // So far apart that no packet counts as reordered because of its time stamp.
+            // The pages are so far apart that no packet counts as reordered because of its time stamp.
             time += 40 * MS;
             writer.packet(0, time, &plan.ip_packet(), None);
         }
@@ -412,7 +413,7 @@ fn pages() -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// Each packet at the tap where it enters the path and, unless lost, at the tap where it leaves.
+/// Returns a capture with each packet at the tap where it enters the path and, unless lost, at the tap where it leaves.
 fn four_taps() -> Vec<u8> {
     let taps = ["client.tx", "server.rx", "server.tx", "client.rx"];
     let mut writer = CaptureWriter::pcapng(&taps.map(|name| (name, RAW)));
@@ -444,7 +445,7 @@ fn four_taps() -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// Frames with other headers before, around or inside the IP packet.
+/// Returns a capture of frames with other headers before, around or inside the IP packet.
 fn ethernet_zoo() -> Vec<u8> {
     let mut writer = CaptureWriter::pcapng(&[("eth0", 1)]);
     let mut time = 0;
@@ -476,7 +477,7 @@ fn ethernet_zoo() -> Vec<u8> {
     let length = (data.len() as u16 + 2).to_be_bytes();
     let session = [0x88, 0x64, 0x11, 0, 0, 1, length[0], length[1], 0, 0x21];
     put(&[&[2; 12][..], &session, &data].concat());
-    // IPv4 options, and a packet that leaves its length to the interface.
+    // IPv4 options, and a packet whose total length is 0, as with segmentation offload.
     let mut options = data.clone();
     options[0] = 0x46;
     options[3] += 4;
@@ -556,7 +557,7 @@ fn extended(packet: &[u8], kind: u8, extension: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Segments with any flags, lengths and header lengths, complete or truncated.
+/// Returns a capture of segments with any flags, lengths and header lengths, complete or truncated.
 fn anything(version: u8, seed: Seed) -> Vec<u8> {
     let (client, server) = match version {
         4 => ("10.0.0.1:20000", "10.0.0.2:30000"),
@@ -591,7 +592,7 @@ fn anything(version: u8, seed: Seed) -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// The same three packets with the header of every other supported link type.
+/// Returns a capture of the same three packets with the header of every other supported link type.
 fn link_types() -> Vec<u8> {
     let cooked = [&[0; 14][..], &[8, 0]].concat();
     let cooked_2 = [&[8, 0][..], &[0; 18]].concat();

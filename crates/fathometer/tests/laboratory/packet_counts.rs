@@ -20,7 +20,7 @@ use crate::support::laboratory::possible;
 
 const PORT: u16 = 4000;
 
-/// Loss, so that there are retransmissions, duplicate ACKs and resets.
+/// A profile with loss, which causes retransmissions, duplicate ACKs and resets.
 const PROFILE: &str = r#"
 name = "proof"
 source = "a test"
@@ -31,7 +31,7 @@ loss = { independent = 0.01 }
 queue = { packets = 50 }
 "#;
 
-/// Both directions carry data; every fifth of 20 connections is reset.
+/// Sends data in both directions; every fifth of 20 connections is reset.
 fn traffic(lab: &Lab) {
     let address = (IpAddr::V4(Side::Server.ipv4()), PORT);
     let listener = lab

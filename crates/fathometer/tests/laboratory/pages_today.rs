@@ -81,7 +81,7 @@ fn lines<T: DeserializeOwned>(path: &Path) -> Vec<T> {
         .collect()
 }
 
-/// Lengths of the files of a workload's page, by path.
+/// Returns the lengths of the files of a workload's page, by path.
 fn files(workload: &str) -> BTreeMap<String, u64> {
     let loaded = fathometer_load::workload::load(workload, Seed(1), &mut |_, _| {}).unwrap();
     let site = loaded.site(Seed(1));
@@ -149,8 +149,8 @@ impl Retrieved {
         }
     }
 
-    /// With a small HTTP/3 window, the server waits for a round trip at each end of the window. With a browser's
-    /// window, it never waits.
+    /// Asserts that the server waits for a round trip at each end of a small HTTP/3 window, and never waits with a
+    /// browser's window.
     fn assert_window_waits(&self) {
         if self.level("policy") != "h3" {
             return;
@@ -162,15 +162,15 @@ impl Retrieved {
             return;
         };
         for wait in waits() {
-            // The new limit and the bytes that it allows need 20 ms together.
+            // The new limit and the bytes that it allows together need a round trip of 20 ms.
             assert!(
                 wait.to.since(wait.granted).as_millis() >= 20,
                 "{name}: {wait:?}"
             );
             assert!(wait.from < wait.to, "{name}: {wait:?}");
         }
-        // Most files that are longer than their windows are stopped. For the others, the limit lies within a packet,
-        // or the window of the connection stops them.
+        // The windows of most streams stop files that are longer. For the other files, the limit is inside a packet, or
+        // the window of the connection stops them.
         let long: Vec<_> = self
             .exchanges
             .iter()
@@ -215,7 +215,7 @@ impl Retrieved {
                 _ => 1,
             };
             assert_eq!(tls.round_trips, trips, "{name}");
-            // TCP's handshake first, then TLS's: never faster than the path allows.
+            // The handshakes of TCP and then TLS take at least the round trips of the path.
             let ready = connection.established.unwrap().since(connection.opened);
             let least = match policy {
                 "h3" => 1,
@@ -286,7 +286,7 @@ fn pages_come_whole_and_are_counted_as_tshark_decrypts_them() {
         }
     }
     assert!(decrypted >= 8 || !required("FATHOMETER_REQUIRE_TOOLS"));
-    // The report names the small window as the cause, and no other.
+    // The report names only the small window as the cause.
     let report = fs::read_to_string(run.join("report.html")).unwrap();
     let waterfalls = report.split("<details class=\"waterfall\"").skip(1);
     let summaries: Vec<&str> = waterfalls
@@ -316,14 +316,14 @@ fn pages_come_whole_and_are_counted_as_tshark_decrypts_them() {
     );
 }
 
-/// Compares the bytes of HEADERS and CONTINUATION frames, each way, with tshark's. Returns false without
+/// Compares the bytes of HEADERS and CONTINUATION frames in each direction with tshark's counts. Returns false without
 /// tshark.
 fn compare_with_tshark(retrieved: &Retrieved, place: &Path) -> bool {
     if Command::new("tshark").arg("--version").output().is_err() {
         eprintln!("SKIPPED: tshark is not installed");
         return false;
     }
-    // The server's taps would show every segment again.
+    // The server's taps would add every segment a second time.
     let client = place.join("client.pcapng");
     let kept = Command::new("tshark")
         .args(["-n", "-r"])

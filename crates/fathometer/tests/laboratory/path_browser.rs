@@ -35,8 +35,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Writes the site with its check, a key and its certificate. Returns the hash by which the browser accepts the
-/// key, because it does not trust our authority.
+/// Writes the site with its check, a key and its certificate. Returns the hash with which the browser accepts the key,
+/// because the browser does not trust our authority.
 fn set_up(folder: &Path, openssl: &Path) -> String {
     let site = folder.join("site");
     run_well(

@@ -1,5 +1,4 @@
-//! The study leucht15 shows and judges only cells that it runs: no curve, table or test of a claim lacks its
-//! figures.
+//! The study leucht15 shows and judges only cells that it runs: every curve, table and test of a claim has its figures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -29,7 +28,7 @@ fn data() -> StudyData {
     .unwrap()
 }
 
-/// A run in which every cell of a mode has every metric, each with the value 1.
+/// Returns a run in which every cell of a mode has every metric, each with the value 1.
 fn everything(mode: Mode) -> Run {
     let metrics: BTreeMap<String, f64> = data()
         .metrics
@@ -85,7 +84,7 @@ fn every_level_that_is_run_is_declared_where_it_is_shown() {
     for mode in [Mode::Quick, Mode::Full] {
         for cell in design().cells(mode).unwrap() {
             for (factor, level) in &cell.key.0 {
-                // Requests are without content coding, by clients with an empty cache.
+                // Requests accept no content coding, and clients have an empty cache.
                 if ["coding", "visit"].contains(&factor.as_str()) {
                     continue;
                 }

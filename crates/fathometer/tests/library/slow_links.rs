@@ -14,7 +14,7 @@ use fathometer_origin::{OriginLoop, OriginSockets, Protocols};
 use fathometer_sys::Clock;
 use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
 
-/// More than the kernel's buffers hold.
+/// Bytes of the file: more than the kernel's buffers have room for.
 const BYTES: usize = 24 << 20;
 /// The origin aborts a response that makes no progress for this time.
 const SEND: Duration = Duration::from_secs(2);
@@ -22,14 +22,15 @@ const SEND: Duration = Duration::from_secs(2);
 /// A request for the file by HTTP/1.1.
 const HTTP_1: &[u8] = b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
-/// A request for the file by HTTP/2 (RFC 9113), with flow-control windows that never limit the response.
+/// Returns a request for the file by HTTP/2 (RFC 9113), with flow-control windows that never limit the response.
 fn http_2() -> Vec<u8> {
     let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
     let mut frame = |kind: u8, flags: u8, stream: u8, payload: &[u8]| {
         bytes.extend([0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream]);
         bytes.extend(payload);
     };
-    // SETTINGS: an initial window of 2^31 - 1; WINDOW_UPDATE: the connection's window, 65535 at first, grows to it.
+    // SETTINGS: an initial window of 2^31 - 1; WINDOW_UPDATE: the connection's window grows from 65535 to the same
+    // size.
     frame(4, 0, 0, &[0, 4, 0x7f, 0xff, 0xff, 0xff]);
     frame(8, 0, 0, &[0x7f, 0xff, 0, 0]);
     // HEADERS, END_STREAM and END_HEADERS: GET by http, and literals for :path and :authority (RFC 7541).
@@ -39,7 +40,7 @@ fn http_2() -> Vec<u8> {
     bytes
 }
 
-/// A client with a small receive window, which has requested the file.
+/// Connects a client with a small receive window, and requests the file.
 fn client(address: SocketAddr, request: &[u8]) -> TcpStream {
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     sockopt::set_socket_recv_buffer_size(&socket, 16 * 1024).unwrap();
@@ -76,7 +77,8 @@ fn assert_only_the_deaf_is_cut_off(protocols: Protocols, request: &[u8]) {
 
     let mut deaf = client(address, request);
     let mut slow = client(address, request);
-    // 100 kB per second: a send buffer of more than a megabyte takes several times the limit to drain by a third.
+    // The client reads 100 kB per second. At this rate, a third of a send buffer above one megabyte drains in several
+    // times the limit.
     let mut taken = 0;
     for _ in 0..800 {
         taken += slow.read(&mut [0; 1024]).unwrap();

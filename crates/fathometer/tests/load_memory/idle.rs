@@ -18,7 +18,7 @@ use crate::LIVE;
 use crate::support::alone::alone;
 use crate::support::serving;
 
-/// Files of a page, and so the number of simultaneous HTTP/2 streams.
+/// Number of files of a page, and of simultaneous HTTP/2 streams.
 const MEMBERS: u32 = 60;
 
 struct Server {
@@ -138,7 +138,7 @@ fn a_connection_that_has_become_idle_gives_its_buffers_back() {
     const CONNECTIONS: usize = 100;
     let _alone = alone();
     let server = Server::start();
-    // All at once, so that each needs a connection; the next arrival is after the end of the test.
+    // All arrivals come at once, so that each needs a connection; the next arrival is after the end of the test.
     let mut times = vec![Duration::ZERO; CONNECTIONS];
     times.push(Duration::from_secs(3600));
     let plan = Plan {
@@ -154,6 +154,9 @@ fn a_connection_that_has_become_idle_gives_its_buffers_back() {
     };
     let wanted = |first: i64, last: i64| first - last >= 500 * CONNECTIONS as i64;
     let (first, last) = held(options, CONNECTIONS as u64, wanted);
-    eprintln!("{first} bytes held, then {last}");
-    assert!(wanted(first, last), "{first} bytes held, then {last}");
+    eprintln!("{first} bytes allocated, then {last} bytes");
+    assert!(
+        wanted(first, last),
+        "{first} bytes allocated, then {last} bytes"
+    );
 }

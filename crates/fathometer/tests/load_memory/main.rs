@@ -1,5 +1,5 @@
-//! Checks that a warm load engine allocates nothing per exchange, that its memory does not grow with time, and
-//! how much memory an idle user needs.
+//! Checks that a warm load engine allocates nothing per exchange, that its memory does not grow with time, and that an
+//! idle user needs little memory.
 //!
 //! A separate test program, because its allocator counts the memory of the whole process. Its tests run one at a
 //! time.
@@ -75,7 +75,7 @@ impl Server {
         Server::speaking(false)
     }
 
-    /// The same, over HTTP/2 in cleartext if `http2` is true.
+    /// Starts a server, over HTTP/2 in cleartext if `http2` is true.
     fn speaking(http2: bool) -> Server {
         let local = "127.0.0.1:0".parse().unwrap();
         let listener = socket::listen(local, 4096, &SocketOptions::default()).unwrap();
@@ -126,7 +126,7 @@ impl Drop for Server {
     }
 }
 
-/// Answers every request that has arrived. In these tests requests arrive complete.
+/// Answers every request that has arrived. In these tests, requests arrive complete.
 fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
     while let Ok(length @ 1..) = stream.read(buffer) {
         let requests = buffer[..length].windows(4).filter(|end| end == b"\r\n\r\n");
@@ -136,7 +136,7 @@ fn answer(stream: &mut TcpStream, buffer: &mut [u8]) {
     }
 }
 
-/// The same over HTTP/2. In these tests frames arrive complete too.
+/// Same as [`answer`], over HTTP/2. In these tests, frames also arrive complete.
 fn answer_frames(stream: &mut TcpStream, buffer: &mut [u8], out: &mut Vec<u8>) {
     while let Ok(length @ 1..) = stream.read(buffer) {
         let mut input = &buffer[..length];
@@ -157,8 +157,7 @@ fn answer_frames(stream: &mut TcpStream, buffer: &mut [u8], out: &mut Vec<u8>) {
                         end_stream: false,
                         dependency: None,
                     };
-                    // `:status: 200` and `content-length: 11`, from the static table and not added to the
-                    // dynamic one.
+                    // `:status: 200` and `content-length: 11`, from the static table; the dynamic table is not changed.
                     write::header_block(out, header.stream, carrier, 16_384, |block| {
                         block.extend_from_slice(b"\x88\x0f\x0d\x0211");
                     });
@@ -177,7 +176,7 @@ fn options(server: &Server, users: Users, policy: &str) -> Options {
     Options {
         users,
         policy: policy.parse().unwrap(),
-        // So long that no interval ends within a test.
+        // The interval is so long that it does not end within a test.
         interval: Duration::from_secs(100),
         ..Options::new(server.address, "localhost", plan)
     }
@@ -266,7 +265,7 @@ fn ten_thousand_users_that_pause_fit_into_64_mebibytes() {
     );
 }
 
-/// Resident memory of this process, in bytes.
+/// Reads the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Rss:"));
@@ -274,7 +273,7 @@ fn resident() -> u64 {
     kibibytes.unwrap().trim().parse::<u64>().unwrap() * 1024
 }
 
-/// A loop's part of an interval with latencies of all sizes.
+/// Returns a loop's part of an interval, with latencies of all sizes.
 fn interval(number: u64) -> Part {
     let mut part = Part::new(number);
     for step in 0..2000 {
@@ -298,7 +297,8 @@ fn a_timeline_does_not_grow_with_the_intervals_that_it_has_seen() {
     };
     let (held, resident) = roll(0..100);
     let (held_later, resident_later) = roll(100..5000);
-    // Leaves room for what the test harness allocates to start another test: less than four bytes per interval.
+    // The limit includes the memory that the test harness allocates to start another test: less than four bytes per
+    // interval.
     let grown = held_later.saturating_sub(held);
     assert!(grown < 16 << 10, "{grown} bytes held");
     // The histograms of an interval are allocated and freed; the allocator may keep several copies.
@@ -322,7 +322,7 @@ fn a_load_does_not_grow_with_its_intervals() {
         connections: 8,
     };
     let mut options = options(&server, users, "h1.1");
-    // As many intervals as in twenty minutes: more than a timeline keeps.
+    // As many intervals as in twenty minutes: more than a timeline stores.
     options.interval = Duration::from_millis(10);
     options.limit = Limit::Time(Duration::from_secs(12));
     let mut course = Vec::with_capacity(2 * MOST_INTERVALS);
@@ -343,6 +343,6 @@ fn a_load_does_not_grow_with_its_intervals() {
         least(&course[40..140]),
         least(&course[course.len() - 100..]),
     );
-    eprintln!("bytes held: {first}, then {last}");
+    eprintln!("allocated bytes: {first}, then {last}");
     assert!(last - first < 16 << 10, "{} bytes more", last - first);
 }

@@ -19,22 +19,22 @@ use crate::support::alone::alone;
 
 const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 
-/// The planted bottlenecks that are tried unless FATHOMETER_TEST_ALL is 1. Both resemble another limit until each
-/// limit is varied: too little memory keeps the disk busy like a slow disk, and a small pool of workers makes
-/// requests wait like a slow handler. Another test judges the recorded observations of all.
+/// The planted bottlenecks that are tried unless FATHOMETER_TEST_ALL is 1. Only varying each limit distinguishes them
+/// from another limit: too little memory keeps the disk busy like a slow disk, and a small pool of workers makes
+/// requests wait like a slow handler. Another test judges the recorded observations of all planted bottlenecks.
 const CHOSEN: [&str; 2] = ["memory", "workers"];
 
-/// The share that must be named correctly, of the planted bottlenecks that this machine can set up.
+/// Required share of correct verdicts among the planted bottlenecks that this machine can set up.
 const ENOUGH: f64 = 0.76;
 
 /// Above this share of CPU time, other programs may be the cause of an invalid trial.
 const IN_THE_WAY: f64 = 0.1;
 
-/// Number of rounds: trials that other programs disturbed are repeated in the next one.
+/// Number of rounds: trials that other programs disturbed are repeated in the next round.
 const ROUNDS: u32 = 5;
 
-/// After this time no further plant starts. A quiet machine with two processors has tried each plant once by
-/// then.
+/// After this time no further trial starts. A quiet machine with two processors needs less time to try each planted
+/// bottleneck once.
 const LONGEST: Duration = Duration::from_secs(480);
 
 fn possible(test: &str) -> bool {
@@ -68,12 +68,13 @@ fn json(output: &Output) -> Value {
     })
 }
 
-/// Tries the chosen planted bottlenecks, or all. One that was not named correctly is tried once more with another
-/// random seed: a verdict is wrong occasionally by chance.
+/// Tries the chosen planted bottlenecks, or all. After a wrong verdict, a planted bottleneck is tried once more with
+/// another seed, because a verdict is occasionally wrong by chance.
 ///
 /// A trial that is invalid while other programs used more than [`IN_THE_WAY`] of the CPU time does not count as one of
-/// these two: it is repeated. Noise can also make a verdict undecided, so it is repeated as well. A plant that was never
-/// measured, or whose verdict is undecided in each of the [`ROUNDS`], counts as not named.
+/// these two trials: it is repeated. An undecided verdict is repeated as well, because noise may be its cause. A
+/// planted bottleneck without a valid trial, or with an undecided verdict in each of the [`ROUNDS`], counts as not
+/// named.
 #[test]
 fn what_was_built_in_is_named() {
     if !possible("what_was_built_in_is_named") {
@@ -95,7 +96,10 @@ fn what_was_built_in_is_named() {
     for seed in 1..=ROUNDS {
         for plant in std::mem::take(&mut left) {
             if begun.elapsed() > LONGEST {
-                println!("{:16} not tried in round {seed}: time was up", plant.name);
+                println!(
+                    "{:16} not tried in round {seed}: the time limit was reached",
+                    plant.name
+                );
                 unnamed.push(plant.name);
                 continue;
             }
@@ -124,7 +128,7 @@ fn what_was_built_in_is_named() {
                 _ => *counted.entry(plant.name).or_default() += 1,
             }
             println!("  {verdict}");
-            // The verdict "undecided" is no error; the name of another limit is one.
+            // The verdict "undecided" is not wrong; a verdict that names another limit is wrong.
             if outcome == "wrong" && !is_undecided(&tried) {
                 last_verdict.insert(plant.name, verdict.to_string());
             } else {
@@ -148,7 +152,7 @@ fn what_was_built_in_is_named() {
     let least = (ENOUGH * (count - impossible) as f64).ceil() as usize;
     assert!(
         named >= least,
-        "{named} named, not {least}; not named: {unnamed:?}"
+        "{named} named, at least {least} expected; not named: {unnamed:?}"
     );
 }
 
@@ -163,13 +167,13 @@ fn try_plant(plant: &PlantedBottleneck, seed: &str) -> Value {
     json(&output)[0].clone()
 }
 
-/// CPU time used so far.
+/// The CPU time used up to one moment.
 struct Others {
     /// CPU time of all processors, including idle time.
     total: Duration,
-    /// The part of it that was used, or that the hypervisor took for other guests.
+    /// The part of `total` that was used, or that the hypervisor took for other guests.
     used: Duration,
-    /// The part of that used by this test and by its child programs that have exited.
+    /// The part of `used` that belongs to this test and to its child programs that have exited.
     own: Duration,
 }
 
@@ -184,7 +188,7 @@ impl Others {
         }
     }
 
-    /// The share of CPU time that other programs used since then, 0 to 1.
+    /// Returns the share of CPU time that other programs have used since `self`, 0 to 1.
     fn share_since(&self) -> f64 {
         let now = Others::now();
         let used = now.used.saturating_sub(self.used);
@@ -193,7 +197,7 @@ impl Others {
     }
 }
 
-/// Judges the published observations of every plant again. The result does not depend on the load of the
+/// Judges the published observations of every planted bottleneck again. The result does not depend on the load of the
 /// machine.
 #[test]
 fn what_was_recorded_of_every_plant_is_named_again() {
@@ -222,15 +226,15 @@ fn what_was_recorded_of_every_plant_is_named_again() {
         // The verdict needs observations of the unchanged load, the baselines.
         assert!(judged["verdict"]["counts"]["baselines"].as_u64() >= Some(2));
     }
-    // The published run judged each limit separately and named all. For this plant it has three replicates, too few
-    // for a verdict at the simultaneous level of all limits.
+    // The published run judged each limit separately and named all. For this planted bottleneck, it has three
+    // replicates: too few for a verdict at the simultaneous level of all limits.
     assert_eq!(undecided, ["rate"]);
     let published = std::fs::read_to_string(folder.join("confusion.csv")).unwrap();
     assert_eq!(published, rows);
 }
 
-/// With the names of two limits exchanged in the observations, the verdict must name the other limit. So the
-/// verdict depends on the factor that was varied, and not on anything that both have in common.
+/// With the names of two limits exchanged in the observations, the verdict must name the other limit. This shows that
+/// the verdict depends on the varied limit alone.
 #[test]
 fn different_observations_name_a_different_resource() {
     let place = tempfile::tempdir().unwrap();

@@ -83,7 +83,7 @@ fn a_search_in_a_cell_leaves_its_ends_its_trials_and_nothing_that_was_not_tested
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    // Noise may have ended a search without an answer (exit code 3), and such a replicate has a reason and no capacity.
+    // Noise may have ended a search without a capacity (exit code 3). Such a replicate has a reason instead.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
     let records: Vec<ReplicateRecord> = fs::read_to_string(run.join("replicates.ndjson"))
         .unwrap()
@@ -141,7 +141,7 @@ fn a_search_in_a_cell_leaves_its_ends_its_trials_and_nothing_that_was_not_tested
     }
 }
 
-/// A replicate with an interval states which resource was exhausted first, once as metrics and once with its evidence.
+/// Checks that a replicate with an interval states the first exhausted resource, both as metrics and with its evidence.
 fn gave_out_agrees(metrics: &BTreeMap<String, f64>, gave_out: &Value) {
     let ours = metrics.iter().filter_map(|(name, value)| {
         let resource = name.strip_prefix("capacity_gave_out_")?;
@@ -157,9 +157,9 @@ fn gave_out_agrees(metrics: &BTreeMap<String, f64>, gave_out: &Value) {
             .find(|figure| figure["name"].as_str().unwrap().starts_with(start));
         found.and_then(|figure| figure["fails"].as_f64())
     };
-    let quota = figure("processor time of 0.06 cores").unwrap();
+    let quota = figure("CPU time of 0.06 cores").unwrap();
     assert!(quota > 0.0, "{gave_out}");
-    // The link has no rate that could be used up, and the noise of other programs is no limit of the host.
+    // The link has no rate limit that could be exhausted, and the noise of other programs is not a limit of the host.
     if quota >= 0.95 {
         assert_eq!(resource, "cpu", "{gave_out}");
     }

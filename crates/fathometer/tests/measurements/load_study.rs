@@ -13,7 +13,7 @@ use fathometer_sys::{Namespace, Tun, cgroup};
 
 use crate::support::alone::alone;
 
-/// Two policies, each on a host with limited processor and memory.
+/// A study of two policies, each on a host with limited CPU and memory.
 const STUDY: &str = r#"
 name = "small"
 title = "A small study"
@@ -77,7 +77,7 @@ policy = ["h1.0", "h1.1"]
 
 [[block]]
 name = "held"
-purpose = "connections that nothing is asked on"
+purpose = "connections without requests"
 [block.factors]
 loop = ["idle"]
 # Long enough for each to have been used once, however busy the machine is.
@@ -92,7 +92,7 @@ beside = ["h1.0@embedded"]
 
 [[block]]
 name = "quic"
-purpose = "connections that the kernel knows nothing of"
+purpose = "connections that are not in the kernel's tables"
 [block.factors]
 policy = ["h3"]
 udp_offload = ["on", "off"]
@@ -135,7 +135,7 @@ fn study(folder: &Path, text: &str, only: &[&str]) -> Output {
         .unwrap()
 }
 
-/// A program that uses as much of a processor as it gets, until it is dropped.
+/// A program that keeps a processor busy, until it is dropped.
 struct Busy(Child);
 
 impl Busy {
@@ -238,7 +238,7 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
         }
     }
     the_whole_site_is_in_memory(folder.path(), [old, new]);
-    // h1.0 opens a connection for every exchange, h1.1 one for each session.
+    // h1.0 opens a connection for every exchange, h1.1 opens one for each session.
     assert!(old.metrics["packets_syn"] > new.metrics["packets_syn"]);
     assert!(
         old.metrics["connections_established_mean"] < new.metrics["connections_established_mean"]
@@ -256,7 +256,8 @@ fn a_replicate_records_what_the_wire_the_host_and_the_clients_saw() {
     datagrams_of_quic(offloaded("on"), offloaded("off"));
 }
 
-/// Reads are counted without a limit of the disk. Control groups v2 need a group without other processes for this.
+/// Asserts that reads are counted without a limit of the disk. With control groups v2, this needs a group without other
+/// processes.
 fn reads_are_counted(metrics: &BTreeMap<String, f64>) {
     let disk = cgroup::controllers()
         .into_iter()
@@ -274,9 +275,9 @@ fn reads_are_counted(metrics: &BTreeMap<String, f64>) {
     );
 }
 
-/// With limited memory, every file was requested before, and what fits is still in the page cache.
+/// Asserts that the page cache has the whole site, although memory is limited: every file was requested before.
 fn the_whole_site_is_in_memory(folder: &Path, records: [&ReplicateRecord; 2]) {
-    // Files of a tmpfs are not in the page cache figure.
+    // The page cache figure excludes files of a tmpfs.
     const TMPFS: i64 = 0x0102_1994;
     let temporary = std::env::temp_dir();
     if rustix::fs::statfs(&temporary).unwrap().f_type == TMPFS {
@@ -309,7 +310,7 @@ fn bytes_below(folder: &Path) -> u64 {
         .sum()
 }
 
-/// Each load has its own figures; the figures of the host and the wire cover both.
+/// Asserts that each load has its own figures, and that the figures of the host and the wire cover both loads.
 fn two_loads_at_once(record: &ReplicateRecord, run: &Path) {
     let metrics = &record.metrics;
     assert_eq!(metrics["ues"], 30.0);
@@ -321,20 +322,20 @@ fn two_loads_at_once(record: &ReplicateRecord, run: &Path) {
     assert!(metrics["beside_response_mean_ms"] > 0.0);
     assert!(metrics["beside_generator_busy_pct"] > 0.0);
     assert_eq!(classes(metrics), metrics["packets_total"]);
-    // Two seconds of both loads, not of one alone.
+    // The packets of two seconds of both loads together.
     let exchanges = metrics["packets_total"] / metrics["packets_per_exchange"];
     assert!(
         (exchanges - 2.0 * (own + others)).abs() < 0.01,
         "{exchanges}"
     );
-    // The socket table does not show which load a connection belongs to.
+    // The socket table does not show the load of a connection.
     assert!(!metrics.contains_key("connections_established_mean"));
     let read = |name: &str| fs::read_to_string(run.join(&record.folder).join(name)).unwrap();
     assert!(read("load.json").contains("\"h1.1\""));
     assert!(read("load-beside.json").contains("\"h1.0\""));
 }
 
-/// Without offloads each datagram needs its own send call and its own receive buffer.
+/// Asserts that, without offloads, each datagram needs its own send call and its own receive buffer.
 fn datagrams_of_quic(on: &BTreeMap<String, f64>, off: &BTreeMap<String, f64>) {
     for (datagrams, pieces) in [
         ("client_udp_sent", "client_udp_send_calls"),
@@ -347,7 +348,7 @@ fn datagrams_of_quic(on: &BTreeMap<String, f64>, off: &BTreeMap<String, f64>) {
     }
 }
 
-/// Heads are compressed, and TCP socket tables contain no QUIC connections.
+/// Asserts that heads are compressed, and that figures of TCP sockets are missing for QUIC connections.
 fn connections_of_quic(record: &ReplicateRecord) {
     let metrics = &record.metrics;
     assert!(metrics["exchanges_per_s"] > 0.0);

@@ -22,7 +22,7 @@ use std::sync::MutexGuard;
 use support::alone::alone;
 use support::laboratory::possible;
 
-/// Permission to run a laboratory while no other test does, or `None` where that is not possible.
+/// Waits until no other test runs a laboratory, and returns the guard; `None` if this machine cannot run laboratories.
 fn ground(test: &str) -> Option<MutexGuard<'static, ()>> {
     let guard = alone();
     possible(test).then_some(guard)

@@ -4,8 +4,8 @@
 //! Needs TUN devices and the right to create network namespaces. Without them, each test prints a message and
 //! passes, unless `FATHOMETER_REQUIRE_LAB=1` makes that a failure.
 //!
-//! Machines are noisy: assertions on real time use a median, never a single packet, and are repeated when the
-//! machine was late. Assertions on schedules and on random decisions are exact.
+//! Machines are noisy: assertions on real time use a median, never a single packet, and are repeated if the machine was
+//! late. Assertions on schedules and on random decisions are exact.
 
 #![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
 
@@ -49,7 +49,7 @@ fn captured(seed: u64, file: &Path) -> WireOptions {
     }
 }
 
-/// A UDP socket inside a host, bound to its address of one IP version.
+/// Opens a UDP socket inside a host, bound to the host's address of one IP version.
 fn udp(lab: &Lab, side: Side, version: u8) -> UdpSocket {
     let socket = lab
         .host(side)
@@ -129,7 +129,8 @@ fn idle_path(version: u8) -> Result<(), String> {
              trip of a program, which waits for a processor too, at least 30 ms: {round_trip:.4} ms; \
              {certificate:?} {validity:?}"
     );
-    // The delay may exceed the profile by the lateness in the certificate, which includes that of a busy machine.
+    // The delay may exceed the profile by the lateness in the certificate, which includes the lateness of a busy
+    // machine.
     let late = |direction: &fathometer_model::DirectionCertificate| {
         0.1 + direction.lateness_p50_ns as f64 / 1e6
     };
@@ -163,7 +164,8 @@ fn packets_are_clocked_out_at_the_rate() {
     }
 }
 
-/// The tuple: rate in bit/s, framing with its name, bytes of a packet, number of packets.
+/// Measures the spacing of packets on the link. The tuple: rate in bit/s, framing, name of the framing, bytes per
+/// packet, number of packets.
 fn clocked_out(
     (rate, framing, name, length, count): (u64, Framing, &str, u32, u64),
 ) -> Result<(), String> {
@@ -198,12 +200,12 @@ fn clocked_out(
         let arrival = sent[packet.number as usize].time;
         let free = before.time - before.late - propagation;
         let scheduled = packet.time - packet.late;
-        // The packet starts when it has arrived and the link is free; 1 ns of tolerance for rounding at both
-        // ends.
+        // The transmission starts when the packet has arrived and the link is free; 1 ns of tolerance for rounding at
+        // both ends.
         let took = (scheduled - propagation - arrival.max(free)) as f64;
         assert!(
             (took - exact).abs() <= 1.0,
-            "{took} ns on the link, not {exact}"
+            "{took} ns on the link, {exact} ns expected"
         );
         // A sender that had to wait for a processor left the link idle.
         if arrival <= free {
@@ -225,7 +227,7 @@ fn clocked_out(
         certificate.up.lateness_p50_ns,
         certificate.up.lateness_p99_ns,
     );
-    // Schedules are exact: a difference is lateness, or an error.
+    // Schedules are exact, so a difference is caused by lateness or by an error.
     let share = (100_000.0 / exact).min(0.05);
     let spaced = near("ns apart", measured, exact, share);
     let late = certificate.up.lateness_p99_ns as f64;
@@ -241,7 +243,7 @@ fn bulk_tcp_fills_the_link_and_no_more() {
     let Some(_ground) = ground("bulk_tcp_fills_the_link_and_no_more") else {
         return;
     };
-    // 1 % of the measured time.
+    // 18 ms are 1 % of the measured time.
     in_a_quiet_moment(Duration::from_millis(18), bulk_tcp);
 }
 
@@ -302,7 +304,7 @@ fn bulk_tcp() -> Result<(), String> {
 
     let (first, last) = (marks[0], marks[marks.len() - 1]);
     let goodput = (last.0 - first.0) * 8.0 / (last.1 - first.1).as_secs_f64();
-    // 1500 less the IPv4 and TCP headers and the time stamp option; 1538 on the wire.
+    // 1448 bytes are 1500 less the IPv4 and TCP headers and the time stamp option; 1538 bytes are on the wire.
     let analytic = 10e6 * 1448.0 / 1538.0;
     println!(
         "bulk TCP, reno: {:.4} Mbit/s within 1 %: {:.4} Mbit/s; drops {:?}, unrequested {}; {validity:?}",
@@ -316,8 +318,8 @@ fn bulk_tcp() -> Result<(), String> {
     near("goodput", goodput, analytic, 0.01)
 }
 
-/// Sends numbered datagrams, `burst` at a time. Returns how often each number arrived, and the numbers that the
-/// capture reports as dropped.
+/// Sends numbered datagrams, `burst` at a time. Returns the number of arrivals of each datagram, and the datagrams that
+/// the capture reports as dropped.
 fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, BTreeSet<u64>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("chance.pcapng");
@@ -343,8 +345,8 @@ fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, 
         if number % burst == burst - 1 {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The receiver's socket buffer holds some hundreds of datagrams; drops there would not be the path's.
-        // At most 100 may be in flight, and 100 are never lost in a row.
+        // The receiver's socket buffer has room for some hundreds of datagrams, and must not drop any. At most 100
+        // datagrams are in flight, and the path never loses 100 in a row.
         let begun = Instant::now();
         while number > newest.load(Ordering::Relaxed) + 100 {
             assert!(begun.elapsed() < Duration::from_secs(60), "nothing comes");
@@ -352,7 +354,7 @@ fn numbered(profile: &Profile, seed: u64, count: u32, burst: u32) -> (Vec<u32>, 
         }
     }
     lab.settle(Duration::from_millis(200), Duration::from_secs(10));
-    // One of these arrives and stops the receiver; the kernel refuses the others.
+    // The first of these datagrams that arrives stops the receiver; the kernel refuses the others.
     for _ in 0..100 {
         let _ = client.send(&u32::MAX.to_be_bytes());
     }
@@ -399,7 +401,7 @@ fn exactly_the_predicted_packets_are_lost_and_doubled() {
             .map(|(number, _)| number)
             .collect();
         println!(
-            "{name}: {} of {COUNT} predicted lost, {} lost, the same ones; duplicates {} of {}",
+            "{name}: {COUNT} datagrams; {} losses predicted, {} observed; {} duplicates observed, {} predicted",
             lost.len(),
             dropped.len(),
             times.iter().filter(|&&n| n == 2).count(),
@@ -453,8 +455,8 @@ fn unrequested_losses_invalidate() {
     let Some(_ground) = ground("unrequested_losses_invalidate") else {
         return;
     };
-    // A ring of one packet. TCP sends its first window as one large packet. The kernel splits it into segments
-    // on the way into the ring, faster than the path can read them.
+    // The device's queue has room for one packet. TCP sends its first window as one large packet. The kernel splits it
+    // into segments on the way into this queue, faster than the path can read them.
     let host = |address: IpAddr| {
         let namespace = Namespace::new().unwrap();
         let device = namespace
@@ -568,7 +570,7 @@ fn a_host_can_receive_in_a_process_of_its_own() {
     assert!(!is_there(process), "the receiver outlived its laboratory");
 }
 
-/// Limits of memory and disk, and control groups v2, apply to whole processes.
+/// Memory and disk limits, and control groups v2, apply only to whole processes.
 #[test]
 fn the_process_that_receives_can_be_put_into_the_hosts_group() {
     let Some(_ground) = ground("the_process_that_receives_can_be_put_into_the_hosts_group") else {
@@ -693,7 +695,7 @@ struct Seen {
     dropped: bool,
 }
 
-/// Parses the pcapng blocks that this program's captures contain, and no others.
+/// Parses only the pcapng blocks that this program's captures contain.
 fn read_capture(file: &Path) -> Vec<Seen> {
     let bytes = std::fs::read(file).unwrap();
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());

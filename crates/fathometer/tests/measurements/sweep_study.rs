@@ -10,8 +10,8 @@ use std::process::Command;
 use fathometer_model::ReplicateRecord;
 use serde_json::Value;
 
-/// Three numbers of users on a tenth of a processor: the last one exhausts it. Noise in one of five rounds hardly changes a
-/// pseudo-median.
+/// Three numbers of users on a tenth of a processor; the largest number exhausts the CPU quota. Noise in one of five
+/// rounds hardly changes a pseudo-median.
 const STUDY: &str = r#"
 name = "small"
 title = "A small sweep study"
@@ -82,14 +82,14 @@ fn a_sweep_has_figures_for_each_number_of_users_and_can_be_predicted_from() {
     assert!(matches!(output.status.code(), Some(0 | 3)), "{said}");
 
     let text = fs::read_to_string(run.join("replicates.ndjson")).unwrap();
-    // Attempts before the last one were INVALID.
+    // The last record counts; earlier attempts were INVALID.
     let record: ReplicateRecord = serde_json::from_str(text.lines().last().unwrap()).unwrap();
     let of = |metric: &str, users: u32| record.metrics[&format!("{metric}_of_{users}_users")];
     for users in [1, 4, 40] {
         assert!(of("exchanges_per_s", users) > 0.0, "{said}");
         assert!(of("cpu_us_per_exchange", users) > 0.0);
         assert!(of("response_p98_ms", users) >= of("response_p50_ms", users));
-        // By Little's law, within the noise.
+        // The number of users by Little's law, within the noise.
         assert!(
             (80.0..120.0).contains(&of("users_seen_pct", users)),
             "{said}"

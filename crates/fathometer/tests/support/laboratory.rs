@@ -1,4 +1,4 @@
-//! Whether this machine allows laboratories.
+//! Tests whether this machine allows laboratories.
 
 use fathometer_sys::{Namespace, Tun};
 

@@ -4,13 +4,13 @@ use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below the ephemeral ports of Linux (32 768 and up by default), so that no connection of another test can take the
-/// port before the server binds it.
+/// Ports below the ephemeral ports of Linux (32 768 and up by default), so that no connection of another test can take
+/// the port before the server binds it.
 const PORTS: Range<u16> = 10_240..32_000;
 
 static TAKEN: AtomicU16 = AtomicU16::new(0);
 
-/// A loopback address whose port is free for TCP and UDP. No two calls in a process return the same one, and
+/// Returns a loopback address whose port is free for TCP and UDP. Each call in a process returns another port, and
 /// processes begin at different ports.
 pub fn free_address() -> SocketAddr {
     let first = std::process::id().wrapping_mul(101);

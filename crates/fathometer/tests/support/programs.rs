@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 /// The program under test.
 pub const FATHOMETER: &str = env!("CARGO_BIN_EXE_fathometer");
 
-/// The path of a program; `None`, and a message on stderr, when it is not installed.
+/// Finds the path of a program; `None`, with a message on stderr, if the program is not installed.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default();
     let found = folders
@@ -42,7 +42,7 @@ pub fn run(command: &Command) -> Output {
     bounded.output().expect("coreutils' timeout runs")
 }
 
-/// As [`run`], for a program that must succeed; returns its standard output.
+/// Same as [`run`], for a program that must succeed; returns its standard output.
 pub fn run_well(command: &Command) -> Vec<u8> {
     let output = run(command);
     assert!(

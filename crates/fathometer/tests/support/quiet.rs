@@ -1,8 +1,8 @@
 //! Assertions on figures that agree to a few per cent, which only a quiet machine can show.
 //!
 //! Facts that hold in any case are asserted unconditionally. Figures that depend on the kernel's scheduling are tried
-//! several times and must agree once, because a wrong program is wrong every time. During an attempt, threads that
-//! only sleep and wake up measure how late the machine is. An attempt in which they were at least `noise` late is
+//! several times and must agree once, because a defect of the program fails every attempt. During an attempt, threads
+//! that only sleep and wake up measure how late the machine is. An attempt in which they were at least `noise` late is
 //! repeated after a pause. The test fails if the machine was never quiet.
 
 #![allow(clippy::disallowed_types, reason = "a test's time limits need a clock")]
@@ -17,13 +17,14 @@ use fathometer_sys::sched;
 /// Number of attempts that a program may fail while the machine is quiet.
 const QUIET_ATTEMPTS: usize = 5;
 
-/// Number of all attempts.
+/// Maximum number of attempts, quiet or not.
 const ATTEMPTS: usize = 25;
 
 /// Time after which no further attempt starts.
 const LONGEST: Duration = Duration::from_secs(180);
 
-/// The first pause after an attempt that noise disturbed. Each further one is twice as long, up to 16 times.
+/// The first pause after an attempt that noise disturbed. Each further pause is twice as long, up to 16 times the
+/// first.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Length of one sleep of the threads.
@@ -70,7 +71,7 @@ pub fn near(what: &str, found: f64, wanted: f64, share: f64) -> Result<(), Strin
     }
 }
 
-/// The same for a figure that must be below a limit.
+/// Returns an error unless `found` is below `limit`.
 pub fn below<T: PartialOrd + Copy + std::fmt::Debug>(
     what: &str,
     found: T,
@@ -82,7 +83,7 @@ pub fn below<T: PartialOrd + Copy + std::fmt::Debug>(
     }
 }
 
-/// One thread on each processor that measures how late it wakes up.
+/// Threads, one on each processor, that measure how late they wake up.
 struct Watch {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Duration>>,
@@ -112,7 +113,7 @@ impl Watch {
         Watch { stop, threads }
     }
 
-    /// The longest wait of any thread for its processor.
+    /// Stops the threads; returns the longest wait of a thread for its processor.
     fn stop(self) -> Duration {
         self.stop.store(true, Ordering::Relaxed);
         let worst = self

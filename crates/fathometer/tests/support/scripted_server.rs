@@ -25,7 +25,7 @@ pub struct Seen {
 pub enum Answer {
     /// A complete response with this number of bytes of content.
     Whole(usize),
-    /// The same with another status.
+    /// A response without content, with this status.
     Status(u16),
     /// These bytes; the connection stays open.
     Bytes(Vec<u8>),
@@ -49,7 +49,7 @@ pub struct Server {
     stop: Arc<AtomicBool>,
 }
 
-/// How clients ended their connections.
+/// Numbers of connections that clients ended, by kind.
 #[derive(Debug, Default)]
 struct Ends {
     closed: AtomicU64,
@@ -57,7 +57,7 @@ struct Ends {
 }
 
 impl Server {
-    /// A server with one thread for each connection.
+    /// Starts a server with one thread for each connection.
     pub fn start(behaviour: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = Server {
@@ -91,12 +91,12 @@ impl Server {
         server
     }
 
-    /// All requests, in the order in which they were parsed.
+    /// Returns all requests, in the order in which they were parsed.
     pub fn seen(&self) -> Vec<Seen> {
         self.log.lock().unwrap().clone()
     }
 
-    /// Numbers of connections that the client closed, and that it reset.
+    /// Returns the number of connections that clients closed, and the number that clients reset.
     pub fn ended_by_client(&self) -> (u64, u64) {
         let ends = &self.ends;
         (
@@ -201,7 +201,7 @@ fn serve(
             return;
         }
         if ends {
-            // Waits for the client's end, because closing with unread bytes would send a reset.
+            // Waits until the client closes the connection, because closing with unread bytes would send a reset.
             let _ = stream.shutdown(Shutdown::Write);
             let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
             while matches!(stream.read(&mut buffer), Ok(1..)) {}

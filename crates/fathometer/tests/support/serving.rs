@@ -3,7 +3,7 @@
 use std::io::BufRead;
 use std::net::SocketAddr;
 
-/// The address in the first line of its output.
+/// Reads the address in the first line of the server's output.
 pub fn address(output: &mut impl BufRead) -> SocketAddr {
     let mut said = String::new();
     output.read_line(&mut said).unwrap();

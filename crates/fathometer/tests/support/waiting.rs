@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Longer than any operation that a test waits for takes.
+/// Time limit of every wait of a test: longer than any of the operations takes.
 pub const AT_LAST: Duration = Duration::from_secs(240);
 
 /// Waits until `done` returns true; fails at the time limit.
@@ -12,11 +12,14 @@ pub fn wait_until(what: &str, done: impl FnMut() -> bool) {
     wait_within(AT_LAST, what, done);
 }
 
-/// The same, with a given time limit.
+/// Same as [`wait_until`], with a given time limit.
 pub fn wait_within(limit: Duration, what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + limit;
     while !done() {
-        assert!(Instant::now() < end, "waited in vain until {what}");
+        assert!(
+            Instant::now() < end,
+            "time limit reached while waiting until {what}"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }

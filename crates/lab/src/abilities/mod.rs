@@ -11,7 +11,7 @@ use crate::data;
 use crate::server::definition::{Definition, DefinitionError};
 use crate::{server, trial};
 
-/// The ability that load studies depend on.
+/// The name of the ability that load studies require.
 pub const TRIAL: &str = "host of a trial";
 
 /// Abilities of one kind.
@@ -40,7 +40,7 @@ pub fn test() -> Result<[Group; 4], DefinitionError> {
         group("probes", "probes", probes::available()),
         group("servers", "servers under test", servers()?),
     ];
-    // Tested last, because these tests may change the user of this process.
+    // These tests run last, because they may change the user of this process.
     groups[1].abilities.extend(other_limits());
     groups[1].abilities.push(host_of_a_trial());
     groups[0].abilities.push(probes::priorities());
@@ -48,7 +48,7 @@ pub fn test() -> Result<[Group; 4], DefinitionError> {
     Ok(groups)
 }
 
-/// Tests the limits that control groups do not provide. Moves this process into a user namespace if that is necessary.
+/// Tests the limits that control groups do not provide. Moves this process into a user namespace if necessary.
 fn other_limits() -> Vec<Ability> {
     let (_, most) = machine::open_files();
     let few = Limits {
@@ -81,8 +81,7 @@ fn other_limits() -> Vec<Ability> {
     .collect()
 }
 
-/// The host of a load study's trial, built by the code that trials use. Requires the right to create
-/// namespaces.
+/// Tests the host of a load study's trial, which the code of trials builds. Requires the right to create namespaces.
 fn host_of_a_trial() -> Ability {
     Ability {
         name: TRIAL.to_owned(),

@@ -1,4 +1,4 @@
-//! The abilities of this kernel that experiments use, determined by tests.
+//! Tests of this kernel's abilities that experiments use.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -8,14 +8,14 @@ use fathometer_sys::privilege::Ability;
 use fathometer_sys::probe::{NetworkProbe, SystemProbe};
 use fathometer_sys::reclaim;
 
-/// Whether a thread's priority takes effect among all programs of this machine.
+/// Tests whether a thread's priority takes effect among all programs of this machine.
 pub(super) fn priorities() -> Ability {
     let file = "/proc/sys/kernel/sched_autogroup_enabled";
     // If the file is missing, the kernel has no autogroups and priorities take effect among all programs.
     let apart = fs::read_to_string(file).is_ok_and(|text| text.trim() == "1");
     Ability {
         name: "priorities".to_owned(),
-        purpose: "measuring while another session of this machine is busy".to_owned(),
+        purpose: "measuring while other login sessions of this machine are busy".to_owned(),
         required: false,
         state: match apart {
             false => Ok("take effect among all programs".to_owned()),
@@ -28,7 +28,7 @@ pub(super) fn priorities() -> Ability {
     }
 }
 
-/// Whether only a memory limit evicts pages from the page cache.
+/// Tests whether the page cache loses pages only because of a memory limit.
 pub(super) fn page_cache() -> Ability {
     let schemes = reclaim::schemes();
     let state = match schemes.first() {
@@ -37,7 +37,7 @@ pub(super) fn page_cache() -> Ability {
             "{scheme}: {}",
             match scheme.spares_mapped {
                 true =>
-                    "studies protect the files of their sites from it; other files may be evicted and read again",
+                    "studies protect the files of their sites from this; other files may be evicted and read again",
                 false =>
                     "disable it during studies with a memory or disk limit, or cells may be INVALID",
             }
@@ -51,10 +51,10 @@ pub(super) fn page_cache() -> Ability {
     }
 }
 
-/// All sources of figures that some kernels lack or reserve for root.
+/// Tests all sources of measurements that some kernels lack or reserve for root.
 pub(super) fn available() -> Vec<Ability> {
     [
-        ("pressure", "how long tasks waited for a resource", psi()),
+        ("pressure", "waiting times of tasks for a resource", psi()),
         (
             "sock_diag",
             "each connection's congestion window, round-trip time and state",
@@ -67,7 +67,7 @@ pub(super) fn available() -> Vec<Ability> {
         ),
         (
             "schedstat",
-            "how long threads waited for a processor",
+            "waiting times of threads for a processor",
             readable("/proc/self/schedstat", "CONFIG_SCHED_INFO"),
         ),
         (
@@ -77,7 +77,7 @@ pub(super) fn available() -> Vec<Ability> {
         ),
         (
             "perf counters",
-            "where programs spend processor time, with the perf tool",
+            "profiles of the CPU time of programs, by the perf tool",
             perf_counters(),
         ),
     ]
@@ -111,7 +111,7 @@ fn sock_diag() -> Result<String, String> {
         .and_then(|mut probe| probe.table())
         .map_err(|error| error.to_string())?;
     Ok(format!(
-        "answers, with {} established connections here",
+        "available; {} established connections in this network namespace",
         table.established
     ))
 }
@@ -130,7 +130,7 @@ fn memory_account() -> Result<String, String> {
 fn perf_counters() -> Result<String, String> {
     let file = "/proc/sys/kernel/perf_event_paranoid";
     readable(file, "CONFIG_PERF_EVENTS")?;
-    // Level 3 and higher, the default of some distributions, reserves perf events for root.
+    // Level 3 and higher, which some distributions set by default, reserves perf events for root.
     let level = fs::read_to_string(file).ok();
     let level: Option<i32> = level.and_then(|level| level.trim().parse().ok());
     if level.is_some_and(|level| level > 2) && !rustix::process::geteuid().is_root() {
@@ -138,13 +138,15 @@ fn perf_counters() -> Result<String, String> {
     }
     let hardware = fs::exists("/sys/bus/event_source/devices/cpu").unwrap_or(false);
     Ok(match hardware {
-        true => "of the kernel and of the processor",
-        false => "only of the kernel; this machine has no access to the counters of the processor",
+        true => "events of the kernel and of the processor",
+        false => {
+            "only events of the kernel; this machine has no access to the counters of the processor"
+        }
     }
     .to_owned())
 }
 
-/// Checks whether a file of the kernel can be read. The error says what the file needs.
+/// Checks whether a file of the kernel can be read. The error contains `needs`, the requirement of the file.
 fn readable(path: &str, needs: &str) -> Result<String, String> {
     match fs::read_to_string(path) {
         Ok(_) => Ok(path.to_owned()),
@@ -155,7 +157,7 @@ fn readable(path: &str, needs: &str) -> Result<String, String> {
     }
 }
 
-/// The names that were found, as in `of cpu, memory`; `None` if no name was found.
+/// Returns the names that were found, as in `of cpu, memory`; `None` if no name was found.
 fn listed(word: &str, found: &[(&str, bool)]) -> Option<String> {
     let there: Vec<&str> = found
         .iter()

@@ -1,4 +1,4 @@
-//! How clients connect to a server under test, and its certificate.
+//! The way in which clients connect to a server under test, and the server's certificate.
 
 use std::fs;
 use std::io;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use fathometer_tls::certificate::{Authority, Issue, Lifetime};
 use fathometer_tls::{Identity, Roots, SettingsError};
 
-/// The time for which a certificate is valid before and after its creation.
+/// The validity of a certificate before and after its creation.
 const MARGIN: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How clients connect to a server.
+/// The way in which clients connect to a server.
 #[derive(Debug, Clone, Copy)]
 pub enum Access<'a> {
     /// Without TLS, on port 80.
@@ -29,7 +29,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// The port of the first or the second server of the host.
+    /// The port of the server in the first or the second slot of the host.
     pub const fn port_at(self, slot: ServerSlot) -> u16 {
         match slot {
             ServerSlot::First => self.port(),
@@ -51,18 +51,18 @@ impl<'a> Access<'a> {
     }
 }
 
-/// The number of a server on its host: two servers can run at a time, each on its own ports.
+/// The slot of a server on its host: two servers can run at a time, each on its own ports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ServerSlot {
     /// The first server.
     #[default]
     First,
-    /// A second server, on a port number larger by 8000.
+    /// The second server. Its port number is larger by 8000.
     Second,
 }
 
-/// A certificate for a server, and the root that its clients must trust. Generated for one run and never stored
-/// permanently.
+/// A certificate for a server, and the root certificate that its clients must trust. Both are generated for one run and
+/// deleted after it.
 #[derive(Debug)]
 pub struct Credentials {
     authority: Authority,
@@ -71,7 +71,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Generates a certificate for these names and addresses; `now` is the time since 1970.
+    /// Generates a certificate for these names and addresses; `now` is the Unix time.
     pub fn make(names: &[String], now: Duration) -> Result<Credentials, SettingsError> {
         let authority = Authority::new(Lifetime::around(now, MARGIN))?;
         let identity = authority.issue(&Issue::new(names))?;
@@ -82,7 +82,8 @@ impl Credentials {
         })
     }
 
-    /// The same credentials for a server that accepts early data (0-RTT). Only the embedded origin does.
+    /// Returns the same credentials for a server that accepts early data (0-RTT). Only the embedded origin accepts
+    /// early data.
     #[must_use]
     pub fn with_early_data(self) -> Credentials {
         Credentials {
@@ -96,12 +97,12 @@ impl Credentials {
         self.early_data
     }
 
-    /// The roots that clients must trust.
+    /// The root certificates that clients must trust.
     pub fn roots(&self) -> Roots {
         self.authority.roots()
     }
 
-    /// The root as PEM, for other programs.
+    /// The root certificate as PEM, for other programs.
     pub fn root_pem(&self) -> &str {
         self.authority.pem()
     }
@@ -111,8 +112,8 @@ impl Credentials {
         &self.identity
     }
 
-    /// Writes the certificate and its key to files in a folder. They keep the default permissions, because the
-    /// server may run as any user; the folder and the key exist for one run only.
+    /// Writes the certificate and its key to files in a folder. The files have the default permissions, because the
+    /// server may run as any user. The folder and the key exist for one run only.
     pub(super) fn write(&self, folder: &Path) -> io::Result<Files> {
         let files = Files {
             certificate: folder.join("certificate.pem"),

@@ -1,5 +1,5 @@
-//! A server in a host with limits. Every server, including the embedded origin, runs as its own process, so that a
-//! control group can contain only this server and account for it.
+//! A server in a host with limits. Every server, including the embedded origin, runs as its own process, so that the
+//! control group limits and accounts for this server only.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -19,11 +19,11 @@ use crate::program as own_program;
 use fathometer_files::scratch::Scratch;
 use fathometer_quic_sockets::UdpOffload;
 
-/// A running server within limits. Dropping this kills the server.
+/// A running server in a host with limits. Dropping the value kills the server.
 #[derive(Debug)]
 pub struct Limited(Processes);
 
-/// The server to start, and how clients connect to it.
+/// The server to start, and the way in which clients connect to it.
 #[derive(Debug, Clone, Copy)]
 pub struct Service<'a> {
     /// The server.
@@ -36,14 +36,14 @@ pub struct Service<'a> {
     pub throttle: Throttle,
     /// Whether clients connect with TLS.
     pub access: Access<'a>,
-    /// Whether the embedded origin also serves HTTP/3, and with which UDP offloads; for other programs, the
-    /// definition decides.
+    /// Whether the embedded origin also serves HTTP/3, and with which UDP offloads. For other programs, the definition
+    /// sets this.
     pub http3: Option<UdpOffload>,
-    /// The number of the server on its host.
+    /// The slot of the server on its host.
     pub slot: ServerSlot,
 }
 
-/// Starts a server in a host and a group, serving `root` without TLS, and waits until it answers.
+/// Starts a server in a host and a control group. The server serves `root` without TLS. Waits until the server answers.
 pub fn start(
     definition: &Definition,
     installed: Option<&Installed>,
@@ -64,7 +64,7 @@ pub fn start(
     start_service(&service, host, group)
 }
 
-/// Starts a server as [`start`] does, with all settings of a [`Service`].
+/// Starts a server like [`start`], with all settings of a [`Service`].
 pub fn start_service(
     service: &Service<'_>,
     host: &Host,
@@ -102,7 +102,7 @@ pub fn start_service(
         }
     };
     if let Some(backlog) = throttle.backlog {
-        // Set even if the server has its own setting, because the server may pass a different number to the kernel.
+        // The kernel's limit is set for every server, because a server may pass a different backlog to the kernel.
         host.namespace.set_listen_backlog(backlog)?;
     }
     group.place(&mut command)?;
@@ -119,7 +119,7 @@ pub fn start_service(
     Processes::start(&start, command, host, runtime).map(Limited)
 }
 
-/// The command that starts this program as `fathometer serve`.
+/// Returns the command that starts this program as `fathometer serve`.
 fn ours(
     definition: &Definition,
     place: Place<'_>,
@@ -168,7 +168,8 @@ impl Limited {
         self.0.pid()
     }
 
-    /// The error that the server has exited by itself or was killed, for example by the OOM killer; `None` if it runs.
+    /// Returns an error if the server has exited by itself or was killed, for example by the OOM killer; `None` if it
+    /// runs.
     pub fn ended(&self, name: &str) -> Option<ServerError> {
         self.0.ended(name)
     }

@@ -1,4 +1,4 @@
-//! Servers under test: their definitions ([`definition`]), and starting a server in a host of a lab.
+//! Servers under test: reads their definitions ([`definition`]), and starts a server in a host of a lab.
 
 mod credentials;
 pub mod definition;
@@ -41,7 +41,8 @@ use fathometer_origin::{
 /// The port of servers under test without TLS; see [`Access::port`].
 pub const PORT: u16 = 80;
 
-/// The limit of early data in bytes, if the embedded origin accepts early data: enough for the requests of a page.
+/// The limit of early data in bytes, if the embedded origin accepts early data. It is large enough for all requests of
+/// a page.
 const MOST_EARLY_DATA: u32 = 64 * 1024;
 
 /// The settings that a cell requests from its server.
@@ -49,11 +50,11 @@ const MOST_EARLY_DATA: u32 = 64 * 1024;
 pub struct Demands {
     /// The server closes a connection after this number of requests.
     pub max_requests: Option<u32>,
-    /// Whether the server closes both directions of a connection at once.
+    /// Whether the server closes both directions of a connection at the same time.
     pub careless_close: bool,
     /// Whether TCP_NODELAY is set.
     pub nodelay: bool,
-    /// TCP_QUICKACK on the listening socket, which its connections inherit; `None` for the kernel's default.
+    /// TCP_QUICKACK of the listening socket. The accepted connections inherit it. `None` for the kernel's default.
     pub quick_ack: Option<bool>,
     /// The service time of the embedded origin for each request.
     pub service_time: Duration,
@@ -61,18 +62,19 @@ pub struct Demands {
     pub connection_time: Duration,
 }
 
-/// The content to serve: a site in memory, which only the embedded origin uses, and the same site in a folder.
+/// The content that a server serves: a site in memory, which only the embedded origin uses, and the same site in a
+/// folder.
 #[derive(Debug, Clone, Copy)]
 pub struct Content<'a> {
     /// The site.
     pub site: &'a Arc<Site>,
     /// The folder with the site's files.
     pub folder: &'a Path,
-    /// The files that the embedded origin may push, by page.
+    /// The files that the embedded origin may push, for each page.
     pub push: &'a Plan,
-    /// The files that the embedded origin announces before a page, with 103 (Early Hints).
+    /// The files that the embedded origin announces by 103 (Early Hints) before a page.
     pub early_hints: &'a Plan,
-    /// The packages of the embedded origin.
+    /// The packages that the embedded origin serves.
     pub packages: &'a Packages,
     /// The storage from which the embedded origin reads files.
     pub storage: Storage<'a>,
@@ -85,9 +87,10 @@ pub enum Storage<'a> {
     Memory,
     /// The folder.
     Disk {
-        /// The bounds of the cache that keeps files between requests.
+        /// The bounds of the cache that stores files between requests.
         bounds: Bounds,
-        /// The folder for packages made in advance; `None` for a folder that is removed with the origin.
+        /// The folder for packages that are built in advance. With `None`, they are in a folder that is removed with
+        /// the origin.
         packages_in: Option<&'a Path>,
     },
 }
@@ -119,7 +122,7 @@ pub struct ServerReport {
     pub program_cpu: Option<Duration>,
 }
 
-/// Why a server does not run.
+/// The reason why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The definition is invalid.
@@ -153,12 +156,12 @@ pub enum ServerError {
         /// The Debian packages.
         package: String,
     },
-    /// The program does not support a requested setting, so that the cell cannot run with this server.
+    /// The program does not support a requested setting. So the cell cannot run with this server.
     #[error("{name} does not support a requested setting: {reason}")]
     Cannot {
         /// The server.
         name: String,
-        /// The reason, from its definition or its last output.
+        /// The reason, from the program's definition or its last output.
         reason: String,
     },
     /// The program exited by itself.
@@ -182,7 +185,8 @@ pub enum ServerError {
 }
 
 impl ServerError {
-    /// Whether the server does not support the requested settings. The cell is then left out; it does not count as failed.
+    /// Whether the server does not support the requested settings. The cell is then left out and does not count as
+    /// failed.
     pub fn is_inability(&self) -> bool {
         matches!(self, ServerError::Cannot { .. })
     }
@@ -240,7 +244,7 @@ pub fn start_with_access(
 }
 
 impl Running {
-    /// The number of responses that the embedded origin has completely passed to the kernel so far; `None` for a program.
+    /// The number of responses whose last byte the embedded origin has passed to the kernel; `None` for a program.
     pub fn responses(&self) -> Option<u64> {
         match self {
             Running::Embedded { handle, .. } => Some(handle.responses()),
@@ -284,7 +288,7 @@ impl Running {
     }
 }
 
-/// The configuration of the embedded origin for a definition and a cell's settings.
+/// Returns the configuration of the embedded origin for a definition and a cell's settings.
 pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
     ServerConfig {
         max_requests_per_connection: demands.max_requests,
@@ -306,7 +310,7 @@ pub fn embedded_config(embedded: &Embedded, demands: Demands) -> ServerConfig {
     }
 }
 
-/// The HTTP/2 configuration that corresponds to an HTTP/1 configuration: limits that both have are equal.
+/// Returns the HTTP/2 configuration that corresponds to an HTTP/1 configuration: common limits are equal.
 pub fn http2_config(http1: &ServerConfig) -> h2::server::ServerConfig {
     let mut config = h2::server::ServerConfig {
         max_requests_per_connection: http1.max_requests_per_connection,
@@ -321,8 +325,8 @@ pub fn http2_config(http1: &ServerConfig) -> h2::server::ServerConfig {
     config
 }
 
-/// The protocols of the embedded origin for this access: HTTP/1 and HTTP/2; with TLS the handshake selects one of them.
-/// Sessions are resumed only with tickets.
+/// Returns the protocols of the embedded origin for this access: HTTP/1 and HTTP/2. With TLS, the handshake selects one
+/// of them. Sessions are resumed only with tickets.
 pub fn protocols(
     http1: ServerConfig,
     access: Access<'_>,
@@ -335,7 +339,8 @@ pub fn protocols(
             let mut options = ServerOptions::new(credentials.identity().clone(), unix_time);
             options.alpn = alpn(true, true);
             if credentials.takes_early_data() {
-                // Early data is protected from replay only if each ticket is accepted at most once.
+                // Early data is protected from replay only if each ticket is accepted at most once (RFC 8446 section
+                // 8.1).
                 options.tickets = Tickets::Stateful {
                     count: 2,
                     capacity: 1024,
@@ -352,7 +357,7 @@ pub fn protocols(
     })
 }
 
-/// The ALPN protocol names, in order of preference. HTTP/1.0 has its own name, which many servers do not
+/// Returns the ALPN protocol names, in order of preference. HTTP/1.0 has its own name, which many servers do not
 /// support.
 pub fn alpn(http1: bool, http2: bool) -> Vec<Vec<u8>> {
     let names: [(bool, &[u8]); 3] = [(http2, b"h2"), (http1, b"http/1.1"), (http1, b"http/1.0")];
@@ -360,7 +365,7 @@ pub fn alpn(http1: bool, http2: bool) -> Vec<Vec<u8>> {
     served.map(|(_, name)| name.to_vec()).collect()
 }
 
-/// The embedded origin for a definition and a site, without push, early hints and packages.
+/// Builds the embedded origin for a definition and a site, without push, early hints and packages.
 pub fn embedded_origin(
     name: &str,
     embedded: &Embedded,
@@ -378,8 +383,8 @@ pub fn embedded_origin(
     origin_of(name, embedded, content, clock)
 }
 
-/// The embedded origin for a definition and its content. Packages made in advance exist when this returns; the disk
-/// accesses for making them are not counted.
+/// Builds the embedded origin for a definition and its content. Packages that are built in advance exist when this
+/// function returns; their disk accesses are not counted.
 pub fn origin_of(
     name: &str,
     embedded: &Embedded,
@@ -524,7 +529,7 @@ mod tests {
 
     use super::*;
 
-    /// The mean length of the response header sections, in bytes, over requests for all files.
+    /// Returns the mean length of the response header sections, in bytes, over requests for all files.
     fn mean_head(name: &str, field: &str) -> f64 {
         let definition = Definition::load(name).unwrap();
         let embedded = definition.embedded.as_ref().unwrap();
@@ -560,7 +565,7 @@ mod tests {
         heads as f64 / paths.len() as f64
     }
 
-    /// From tables 8 and 9 with requests of 169 and 204 bytes, as stated in the definitions.
+    /// The sizes follow from tables 8 and 9 and from requests of 169 and 204 bytes, as stated in the definitions.
     #[test]
     fn personas_have_the_head_sizes_of_the_paper() {
         for (name, ok, not_modified) in [
@@ -570,7 +575,10 @@ mod tests {
             for (field, paper) in [("", ok), ("If-None-Match: *\r\n", not_modified)] {
                 let measured = mean_head(name, field);
                 let error = measured / paper - 1.0;
-                assert!(error.abs() < 0.025, "{name}: {measured} against {paper}");
+                assert!(
+                    error.abs() < 0.025,
+                    "{name}: {measured} bytes measured, {paper} bytes in the paper"
+                );
             }
         }
     }

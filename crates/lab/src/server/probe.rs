@@ -13,9 +13,9 @@ use fathometer_tls::{ClientOptions, ClientSettings, Session, Verification};
 use super::Access;
 use super::definition::{Generation, Program};
 
-/// The timeout of a connection attempt, and of a response.
+/// The timeout of a connection attempt, and of the wait for a response.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-/// The number of bytes to read at a time.
+/// The size of the read buffer, in bytes.
 const READ: usize = 4096;
 
 /// The check that a server must pass before it counts as started.
@@ -23,7 +23,7 @@ const READ: usize = 4096;
 pub(super) struct Ready<'a> {
     /// The path of the request that the server must answer.
     path: &'a str,
-    /// Whether the server must answer a request of HTTP/1.1; otherwise it only has to start HTTP/2.
+    /// Whether the server must answer a request of HTTP/1.1. Otherwise the first HTTP/2 frame is sufficient.
     http1: bool,
     tls: bool,
 }
@@ -48,14 +48,14 @@ impl<'a> Ready<'a> {
         }
     }
 
-    /// Sends a request, and returns whether a response arrives that is not a server error. A proxy whose origin does not
-    /// listen yet is therefore not ready.
+    /// Sends a request. Returns whether a response arrives that is not a server error. A proxy returns a server error
+    /// while its origin does not listen yet.
     pub fn is_reached(self, address: SocketAddr) -> bool {
         TcpStream::connect_timeout(&address, ANSWER_WITHIN).is_ok_and(|stream| self.answers(stream))
     }
 
     fn answers(self, stream: TcpStream) -> bool {
-        // Reset the connection, so that it is not counted later as a connection in TIME_WAIT.
+        // Reset the connection, so that no connection in TIME_WAIT is counted later.
         let _ = socket::set_linger(&stream, Some(Duration::ZERO));
         let _ = stream.set_read_timeout(Some(ANSWER_WITHIN));
         let asked = match self.tls {
@@ -90,7 +90,7 @@ fn begins_http2(mut stream: impl Read + Write) -> io::Result<bool> {
     Ok(header[3] == FrameType::SETTINGS.0 && header[4..] == [0; 5])
 }
 
-/// A TLS connection without verification of the certificate.
+/// A TLS connection that does not verify the certificate.
 struct Secured {
     stream: TcpStream,
     session: Session,

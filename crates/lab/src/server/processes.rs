@@ -1,4 +1,4 @@
-//! A running server as separate processes: started in a host, checked until ready, and stopped with all its
+//! A running server as separate processes. It is started in a host, checked until it is ready, and stopped with all its
 //! descendants.
 
 use std::fs;
@@ -15,14 +15,14 @@ use super::probe::Ready;
 use crate::hosts::Host;
 use fathometer_files::scratch::Scratch;
 
-/// The longest wait until a server answers: its host may have little CPU time.
+/// The longest wait until a server answers. It is long because the host may have little CPU time.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// The time between two checks.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// The longest time from the stop signal until a server exits.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// The exit code of a program that does not support a requested setting, as in the QUIC interoperability tests.
+/// The exit code of a program that does not support a requested setting, as the QUIC interoperability tests define it.
 const CANNOT: i32 = 127;
 
 /// The parameters of a start.
@@ -38,18 +38,18 @@ pub(super) struct Start<'a> {
     pub stop: StopSignal,
 }
 
-/// A running server. Dropping this kills the server and all its descendants.
+/// A running server. Dropping the value kills the server and all its descendants.
 #[derive(Debug)]
 pub(super) struct Processes {
     process: HostProcess,
     stop: StopSignal,
-    // Dropped last: the processes may use the folder until they exit.
+    // This field is dropped last: the processes may use the folder until they exit.
     runtime: Scratch,
 }
 
 impl Processes {
-    /// Starts a command in a host and waits until it answers a request from within the host. `runtime` is the
-    /// folder of its log files.
+    /// Starts a command in a host and waits until it answers a request from the same host. `runtime` is the folder for
+    /// its log files.
     pub fn start(
         start: &Start<'_>,
         command: Command,
@@ -70,7 +70,7 @@ impl Processes {
         self.process.pid()
     }
 
-    /// The error that the server has exited by itself or was killed; `None` if it runs.
+    /// Returns an error if the server has exited by itself or was killed; `None` if it runs.
     pub fn ended(&self, name: &str) -> Option<ServerError> {
         let exit = self.process.try_wait()?;
         Some(ServerError::Ended {
@@ -84,7 +84,7 @@ impl Processes {
         Ok(self.process.listening_sockets()?)
     }
 
-    /// Stops the server; returns the resource usage of the process and its descendants.
+    /// Stops the server. Returns the resource usage of the server process and its descendants.
     pub fn stop(self) -> Result<Exit, ServerError> {
         let signal = match self.stop {
             StopSignal::Term => rustix::process::Signal::TERM,

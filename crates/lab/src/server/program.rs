@@ -1,4 +1,4 @@
-//! Third-party servers: finding them, and the command that starts one with its configuration.
+//! Third-party servers: finds their programs, and builds the command that starts one with its configuration.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use super::throttle::Throttle;
 use super::{Access, ServerError, ServerSlot};
 use fathometer_files::scratch::open_to_all;
 
-/// The address of a program that is behind another program, for the first or second server of the host.
+/// The address of a program behind another program, in the first or second slot of the host.
 pub(super) fn behind_address(slot: ServerSlot) -> SocketAddr {
     let port = match slot {
         ServerSlot::First => 8000,
@@ -34,7 +34,7 @@ pub struct Installed {
     behind: Option<Box<(Definition, Installed)>>,
 }
 
-/// Looks for a program, and for the program behind it; `None` if either is not installed.
+/// Looks for a program, and for the program behind it. Returns `None` if one of them is not installed.
 pub fn find(program: &Program) -> Option<Installed> {
     let path = program.commands.iter().find_map(|name| on_path(name))?;
     let behind = match &program.behind {
@@ -91,7 +91,7 @@ fn version(path: &Path, program: &Program) -> Option<String> {
     let line = line
         .trim_start_matches("Server version: ")
         .trim_start_matches("nginx version: ");
-    // The rest is a slogan, or the address of the project.
+    // The text after the separator is a slogan or the address of the project.
     let end = line.find(" - ").unwrap_or(line.len());
     Some(line[..end].trim().to_owned())
 }
@@ -100,7 +100,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(PathBuf::from(name)).filter(|path| path.is_file());
     }
-    // Servers may be installed in folders that an ordinary user's PATH does not contain.
+    // Servers may be installed in folders that are not in an ordinary user's PATH.
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from))
@@ -108,9 +108,9 @@ fn on_path(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// Configures a program to serve the folder `root` at an address; returns the command that starts the program in the
-/// foreground. Its configuration and its output are in the folder `runtime`. The program closes a connection after
-/// `max_requests` requests; `None` means no limit.
+/// Writes the configuration with which a program serves the folder `root` at an address. Returns the command that
+/// starts the program in the foreground. The configuration and the output are in the folder `runtime`. The program
+/// closes a connection after `max_requests` requests; `None` means no limit.
 pub fn command(
     definition: &Definition,
     program: &Program,
@@ -141,11 +141,11 @@ pub(super) struct Place<'a> {
     pub root: &'a Path,
     pub runtime: &'a Path,
     pub access: Access<'a>,
-    /// The address of the program behind this program, if there is one.
+    /// The address of the program behind this program, if there is such a program.
     pub behind: SocketAddr,
 }
 
-/// The command that starts a program in the foreground, with limits of its connections.
+/// Returns the command that starts a program in the foreground, with limits of its connections.
 pub(super) fn throttled_command(
     definition: &Definition,
     program: &Program,
@@ -187,7 +187,7 @@ pub(super) fn throttled_command(
             )?)
         }
     };
-    // A server may run as another user, to whom the umask of this program would deny access to the files.
+    // A server may run as another user. With the umask of this program, that user could not read the files.
     open_to_all(place.runtime).map_err(system(format!(
         "set the permissions of {}",
         place.runtime.display()
@@ -207,7 +207,7 @@ struct Invocation {
 }
 
 impl Invocation {
-    /// Writes the configuration.
+    /// Writes the configuration and returns the command line.
     fn prepare(
         definition: &Definition,
         program: &Program,
@@ -226,7 +226,7 @@ impl Invocation {
         let config = place.runtime.join("server.conf");
         fs::write(&config, filled(&template, program, place.access, &words))
             .map_err(system(format!("write {}", config.display())))?;
-        // Apache requires a file of media types; the relevant types are in its configuration.
+        // Apache requires a file of media types. It is empty, because the configuration lists the relevant types.
         fs::write(place.runtime.join("mime.types"), "")
             .map_err(system("write the media types".to_owned()))?;
         words.push(("config".to_owned(), config.display().to_string()));
@@ -241,7 +241,7 @@ impl Invocation {
         };
         invocation.words.push(installed.path.display().to_string());
         let arguments = program.arguments.iter().map(fill);
-        // An argument is left out if only empty placeholders remain.
+        // Omit an argument that is empty after its placeholders are filled in.
         invocation
             .words
             .extend(arguments.filter(|argument| !argument.is_empty()));
@@ -256,7 +256,7 @@ impl Invocation {
         command
     }
 
-    /// A command that runs this program, with the other program as a child process. Both are stopped together.
+    /// Returns a command that runs this program with the other program as a child process. Both are stopped together.
     fn beside(&self, other: &Invocation) -> Command {
         let line = |invocation: &Invocation| {
             let set = invocation.environment.iter();
@@ -273,7 +273,7 @@ impl Invocation {
     }
 }
 
-/// Removes the lines of a configuration that set the user, if the program cannot switch to another user.
+/// Removes the user settings from a configuration, if the program cannot switch to another user.
 fn with_user_or_without(template: &str) -> String {
     if may_become_others() {
         return template.to_owned();
@@ -283,17 +283,17 @@ fn with_user_or_without(template: &str) -> String {
     kept.join("\n") + "\n"
 }
 
-/// Whether a program that this process starts can switch to another user: the program must be root, and its user
-/// namespace must have other users.
+/// Whether a child process can switch to another user: this process must be root, and its user namespace must have
+/// other users.
 fn may_become_others() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map");
-    // A kernel without user namespaces does not have this file.
+    // This file does not exist in a kernel without user namespaces.
     let has_others = map.map_or(true, |map| has_other_users(&map));
     rustix::process::geteuid().is_root() && has_others
 }
 
-/// Whether a user namespace with this `uid_map` has users other than its root. Each line has the first user
-/// inside, the first outside, and their number.
+/// Whether a user namespace with this `uid_map` has users other than its root. Each line has the first user ID inside,
+/// the first outside, and the number of IDs.
 fn has_other_users(map: &str) -> bool {
     let lines = map.lines().map(|line| {
         let mut numbers = line.split_whitespace().map(str::parse::<u64>);
@@ -303,7 +303,7 @@ fn has_other_users(map: &str) -> bool {
     users.any(|(first, count)| first > 0 || count > 1)
 }
 
-/// The command prefix for a program that cannot switch to another user by itself.
+/// Returns the command prefix for a program that cannot switch to another user by itself.
 fn prefix(program: &Program, installed: &Installed) -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
@@ -332,9 +332,9 @@ fn prefix(program: &Program, installed: &Installed) -> Vec<String> {
     .into()
 }
 
-/// The command prefix that runs a program as the only user of its namespace, with an ID other than root's: servers that run
-/// as root switch to another user, and exit if they cannot. An ordinary user cannot listen on port 80, unless the
-/// network namespace permits that to all users.
+/// Returns the command prefix that runs a program as the only user of its namespace, with an ID other than root's.
+/// Servers that run as root switch to another user, and exit if they cannot. An ordinary user cannot listen on port 80,
+/// unless the network namespace permits that to all users.
 fn as_the_only_user() -> Vec<String> {
     const OPEN_PORTS: &str = "echo 0 > /proc/sys/net/ipv4/ip_unprivileged_port_start; exec \"$@\"";
     let Some(unshare) = on_path("unshare") else {
@@ -348,7 +348,7 @@ fn as_the_only_user() -> Vec<String> {
     prefix
 }
 
-/// The ID of the only user within a server's namespace: the ID of `nobody`.
+/// The ID of the only user within a server's namespace: the usual ID of the user `nobody`.
 const ONLY_USER: u32 = 65_534;
 
 /// Quotes a word for a shell.
@@ -356,7 +356,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The placeholders of a configuration with their values.
+/// Returns the placeholders of a configuration with their values.
 fn words(
     program: &Program,
     installed: &Installed,
@@ -383,8 +383,8 @@ fn words(
     words
 }
 
-/// Fills in the placeholders of a text. Placeholders of the definition come first, because their values may contain other
-/// placeholders.
+/// Fills in the placeholders of a text. Placeholders of the definition are replaced first, because their values may
+/// contain other placeholders.
 fn filled(text: &str, program: &Program, access: Access<'_>, words: &[(String, String)]) -> String {
     let over_tls = program.tls.as_ref().filter(|_| access.is_tls());
     let over_tls = over_tls.map(|tls| &tls.words).into_iter().flatten();
@@ -431,7 +431,7 @@ mod tests {
         assert!(!has_other_users("x"));
     }
 
-    /// The placeholders in braces that a text still contains.
+    /// Returns the placeholders in braces that a text still contains.
     fn left(text: &str) -> Vec<&str> {
         let is_word = |word: &&str| {
             !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')

@@ -1,19 +1,19 @@
-//! The connection limits that a load study sets on a server ([`Throttle`]), and how the definition of a program
-//! supports them ([`Capabilities`]).
+//! The connection limits that a load study sets on a server ([`Throttle`]), and the support for these limits in the
+//! definition of a program ([`Capabilities`]).
 //!
-//! Programs differ in how they limit connections, and in the limits that they support. For each limit, a
-//! definition either states the supported numbers and has a placeholder in its configuration, or states why the limit is
-//! not supported. Cells that need an unsupported limit are left out with this reason. No limit is silently ignored.
+//! Programs support different limits. For each limit, a definition contains the supported numbers and a placeholder in
+//! the configuration, or the reason why the limit is not supported. Cells that need an unsupported limit are left out
+//! with this reason. No limit is silently ignored.
 
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// The connection limits of a server. `None` is the default of the server's definition.
+/// The connection limits of a server. `None` means the default of the server's definition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Throttle {
-    /// The listen backlog: the number of connections that may wait to be accepted.
+    /// The listen backlog: the maximum number of connections that wait in the kernel for `accept`.
     pub backlog: Option<u32>,
     /// The number of connections served at a time; further connections are not accepted.
     pub connections: Option<u32>,
@@ -26,9 +26,9 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// The limit that a level of a study's factor sets: for `workers`, `backlog` and `keep_alive_requests` a
-    /// number, for `keep_alive_s` seconds, for `shed` the word `on` or a number. No limit for other factors, and
-    /// for levels that leave the server unchanged.
+    /// Returns the limit that a level of a study's factor sets. The level of `workers`, `backlog` and
+    /// `keep_alive_requests` is a number, of `keep_alive_s` a number of seconds, and of `shed` the word `on` or a
+    /// number. Returns no limit for other factors and for levels that leave the server unchanged.
     pub fn of_level(factor: &str, level: &str) -> Throttle {
         let mut asked = Throttle::default();
         let number = level.parse().ok();
@@ -50,7 +50,7 @@ impl Throttle {
     }
 }
 
-/// A number within all bounds, for a limit without a number.
+/// The number for a limit that a level sets without a number. It is within the bounds of all programs.
 const ANY_NUMBER: u32 = 1024;
 
 /// How a program supports each limit. A limit that is not listed is not supported.
@@ -98,7 +98,7 @@ pub struct Capability {
     pub by_kernel: bool,
 }
 
-/// One limit: its name in a definition, the requested number, and how the program supports it.
+/// One limit: its name in a definition, the requested number, and its support by the program.
 struct Asked<'a> {
     name: &'static str,
     number: Option<f64>,
@@ -106,7 +106,7 @@ struct Asked<'a> {
 }
 
 impl Capabilities {
-    /// The reason why the program does not support the limits; `None` if it does.
+    /// Returns the reason why the program does not support the limits; `None` if the program supports them.
     pub fn refusal(&self, throttle: &Throttle) -> Option<String> {
         self.asked(throttle).iter().find_map(|asked| {
             let number = asked.number?;
@@ -119,7 +119,7 @@ impl Capabilities {
         })
     }
 
-    /// The error in the definition, if it has one.
+    /// Returns the error in the definition, if there is one.
     pub fn nonsense(&self) -> Option<String> {
         self.asked(&Throttle::default()).iter().find_map(|asked| {
             let capability = asked.capability?;
@@ -137,7 +137,7 @@ impl Capabilities {
         })
     }
 
-    /// The placeholders of the configuration with their values for these limits. Unsupported limits have no
+    /// Returns the placeholders of the configuration with their values for these limits. Unsupported limits have no
     /// placeholder.
     pub fn words(&self, throttle: &Throttle) -> Vec<(String, String)> {
         let mut words = Vec::new();
@@ -205,7 +205,7 @@ const KEEP_ALIVE: &str = "keep_alive";
 
 impl Capability {
     fn refusal(&self, asked: f64) -> Option<String> {
-        // Zero means no limit, if the program has a value for that or has no such limit.
+        // Zero means no limit. It is supported if the definition states a value for it.
         if asked == 0.0 && self.unlimited.is_some() {
             return None;
         }
@@ -213,14 +213,16 @@ impl Capability {
             return Some(reason.clone());
         }
         match (self.least, self.most) {
-            (Some(least), _) if asked < least as f64 => Some(format!("at least {least}")),
-            (_, Some(most)) if asked > most as f64 => Some(format!("at most {most}")),
-            _ if self.whole_seconds && asked.fract() != 0.0 => Some("in whole seconds".to_owned()),
+            (Some(least), _) if asked < least as f64 => Some(format!("must be at least {least}")),
+            (_, Some(most)) if asked > most as f64 => Some(format!("must be at most {most}")),
+            _ if self.whole_seconds && asked.fract() != 0.0 => {
+                Some("must be in whole seconds".to_owned())
+            }
             _ => None,
         }
     }
 
-    /// The value in the configuration.
+    /// Returns the value in the configuration.
     fn number(&self, asked: Option<f64>) -> Option<f64> {
         match (asked, self.unlimited) {
             _ if self.cannot.is_some() || self.by_kernel => None,
@@ -231,7 +233,7 @@ impl Capability {
     }
 }
 
-/// The largest divisor of a number that is at most `most`; at least 1.
+/// Returns the largest divisor of a number that is at most `most`; at least 1.
 fn largest_divisor(number: u64, most: u64) -> u64 {
     (1..=most.min(number))
         .rev()
@@ -300,9 +302,13 @@ mod tests {
         let able = capabilities();
         for (factor, level, reason) in [
             ("shed", "on", "shed_above: it resets no connection"),
-            ("workers", "20001", "connections: at most 20000"),
-            ("keep_alive_s", "0.5", "keep_alive: at least 1"),
-            ("keep_alive_s", "1.5", "keep_alive: in whole seconds"),
+            ("workers", "20001", "connections: must be at most 20000"),
+            ("keep_alive_s", "0.5", "keep_alive: must be at least 1"),
+            (
+                "keep_alive_s",
+                "1.5",
+                "keep_alive: must be in whole seconds",
+            ),
         ] {
             let refused = able.refusal(&Throttle::of_level(factor, level));
             assert_eq!(refused.as_deref(), Some(reason), "{factor}={level}");

@@ -1,11 +1,11 @@
 //! Packet counts by class, direction and time: the cost of a load on the wire, without a capture.
 //!
-//! A packet is counted when the path delivers it to the receiving host, and a duplicate each time it is
-//! delivered. Packets that the path or a full ring drops are not counted. The classes are those of
-//! [`fathometer_packets`], so that a capture of the same traffic gives the same counts. Counts are
-//! kept in a bounded number of time bins, so that a measured window can be extracted later.
+//! A packet is counted each time the path delivers it to the receiving host, so duplicates are counted too. Packets
+//! that the path or a full ring drops are not counted. The classes are those of [`fathometer_packets`], so that a
+//! capture of the same traffic gives the same counts. A bounded number of time bins stores the counts, so that a
+//! measured window can be extracted later.
 //!
-//! Counting does not allocate memory. When the bins run out, they are merged in pairs.
+//! Counting does not allocate memory. When all bins are used, they are merged in pairs.
 
 use std::array;
 use std::ops::AddAssign;
@@ -16,7 +16,7 @@ use fathometer_packets::Class;
 use fathometer_packets::parse::{Parsed, Transport};
 use fathometer_path::Direction;
 
-/// The initial length of a bin. Half a bin, the accuracy of the ends of a window, is 1 % of a second.
+/// The initial length of a bin. The ends of a window are accurate to half a bin, which is 1 % of a second.
 pub const BIN: Duration = Duration::from_millis(20);
 
 /// Maximum number of bins per direction; when it is exceeded, the length of a bin doubles.
@@ -53,17 +53,17 @@ pub struct Course {
 }
 
 impl Course {
-    /// Creates empty counts that start at `start`.
+    /// Creates empty counts that begin at `start`.
     pub fn new(start: Instant) -> Course {
         Course {
             start,
             bin: BIN.as_nanos() as u64,
-            // The kernel allocates this memory only when it is used.
+            // The kernel allocates this memory only on first use.
             bins: Vec::with_capacity(MOST_BINS),
         }
     }
 
-    /// Counts a packet, which begins with its IP header. A packet before the start is counted in the first bin.
+    /// Counts a packet. `packet` begins with its IP header. A packet before the start is counted in the first bin.
     #[inline]
     pub fn count(&mut self, at: Instant, packet: &[u8]) {
         let parsed = Parsed::parse(packet, packet.len() as u32);
@@ -85,7 +85,7 @@ impl Course {
         };
     }
 
-    /// The index of the bin of an instant; it may be the index after the last bin.
+    /// Returns the index of an instant's bin; it may be one more than the index of the last bin.
     fn bin_of(&mut self, at: Instant) -> usize {
         let since = at.since(self.start).as_nanos() as u64;
         while since / self.bin >= MOST_BINS as u64 {
@@ -125,7 +125,7 @@ impl Course {
         Duration::from_nanos(self.bin)
     }
 
-    /// The bins whose middle lies within a period; each end is accurate to half a bin.
+    /// Returns the bins whose middle is in the period. Each end is accurate to half a bin.
     pub fn between(&self, from: Instant, to: Instant) -> Course {
         let middle = |bin: usize| self.start + self.bin() * bin as u32 + self.bin() / 2;
         let mut inside = (0..self.bins.len()).filter(|&bin| (from..to).contains(&middle(bin)));
@@ -163,7 +163,7 @@ pub struct PacketCounts {
 }
 
 impl PacketCounts {
-    /// The counts of a period; each end is accurate to half a bin.
+    /// Returns the counts of a period. Each end is accurate to half a bin.
     pub fn between(&self, from: Instant, to: Instant) -> PacketCounts {
         PacketCounts {
             up: self.up.between(from, to),
@@ -179,21 +179,21 @@ impl PacketCounts {
         }
     }
 
-    /// The packets of one class, both directions together.
+    /// Returns the packets of one class in both directions together.
     pub fn of(&self, class: Class) -> Tally {
         let mut sum = self.up.of(class);
         sum += self.down.of(class);
         sum
     }
 
-    /// The packets that carry payload (data, and data+FIN), both directions together.
+    /// Returns the packets with payload (data, and data+FIN) in both directions together.
     pub fn with_payload(&self) -> Tally {
         let mut sum = self.of(Class::Data);
         sum += self.of(Class::DataFin);
         sum
     }
 
-    /// All packets, both directions together.
+    /// Returns all packets of both directions together.
     pub fn total(&self) -> Tally {
         let mut sum = self.up.total();
         sum += self.down.total();
@@ -205,7 +205,7 @@ impl PacketCounts {
 mod tests {
     use super::*;
 
-    /// An IPv4 TCP segment with `payload` bytes of payload.
+    /// Returns an IPv4 TCP segment with `payload` bytes of payload.
     fn segment(flags: u8, payload: usize) -> Vec<u8> {
         let mut packet = vec![0; 40 + payload];
         packet[0] = 0x45;
@@ -271,7 +271,7 @@ mod tests {
         for n in 0..100 {
             course.count(at(1000 + n * 10), &segment(ACK, 1));
         }
-        // A bin of 20 ms holds two packets.
+        // A bin of 20 ms contains two packets.
         assert_eq!(course.between(at(1200), at(1400)).total().packets, 20);
         assert_eq!(course.between(at(1209), at(1391)).total().packets, 20);
         assert_eq!(course.between(at(1211), at(1389)).total().packets, 16);

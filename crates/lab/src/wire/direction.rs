@@ -15,41 +15,41 @@ use super::lateness::Lateness;
 use super::receiver::Ring;
 use super::taps::DirectionTaps;
 
-/// The number of packets that are read before due deliveries are checked, so that a burst does not delay deliveries.
+/// The maximum number of packets that are read before due deliveries are checked. So a burst does not delay deliveries.
 const BURST: usize = 16;
 
-/// Busy-waiting takes at most 1/8 of a wait: this thread has a higher priority than all other threads and must leave
-/// time for them.
+/// The fraction of a wait in which the thread busy-waits: at most 1/8. This thread has a higher priority than all other
+/// threads, so it must leave CPU time for them.
 const SPIN_SHARE: u32 = 8;
 
-/// After this idle time the capture is written to disk.
+/// The idle time after which buffered packets of the capture are written to disk.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// The number of buffers that are allocated in advance; more buffers are allocated if the queue needs them.
 const BUFFERS: usize = 64;
 
-/// The drop reason of packets for which the receiving host's ring had no room.
+/// The drop reason of packets that did not fit into the receiving host's ring.
 pub const RING_FULL: &str = "host-ring-full";
 
-/// The maximum number of buffers that are kept for reuse.
+/// The maximum number of free buffers that are stored for reuse.
 const POOL: usize = 4096;
 
 /// State shared by the thread and its owner.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) stop: AtomicBool,
-    /// The time at which a packet last entered or left, in nanoseconds of the clock.
+    /// The time at which a packet last entered or left the path, in nanoseconds of the clock.
     pub(super) active: AtomicU64,
-    /// The number of packets in flight, plus 1 while more packets may wait in the device.
+    /// The number of packets in flight, plus 1 while the device may contain more packets.
     pub(super) in_transit: AtomicU64,
 }
 
-/// The result of a direction.
+/// The result of a direction's thread.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// The certificate, without the drops that only the devices count.
     pub(super) certificate: DirectionCertificate,
-    /// The reason why the direction ended before it was stopped.
+    /// The reason why the direction ended before it was told to stop.
     pub(super) failure: Option<String>,
     /// The first refused delivery.
     pub(super) refusal: Option<String>,
@@ -60,7 +60,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// The result of a direction that could not start.
+    /// Returns the result of a direction that could not start.
     pub(super) fn failed(failure: String) -> Outcome {
         Outcome {
             certificate: DirectionCertificate::default(),
@@ -77,13 +77,13 @@ pub(super) struct Lane<'a> {
     link: Link<Box<[u8]>>,
     from: &'a Tun,
     to: &'a Tun,
-    /// The ring of the receiving host, if a separate process receives for it.
+    /// The ring of the receiving host, if a separate process receives packets for this host.
     ring: Option<Ring>,
     clock: Clock,
     waiter: Waiter,
     spin: Duration,
     taps: Option<DirectionTaps<'a>>,
-    /// Delayed acknowledgements of the sending host, and of the receiving host.
+    /// The delayed acknowledgements of the sending host and of the receiving host.
     acks_from: Option<Acks>,
     acks_to: Option<Acks>,
     counts: Option<Course>,
@@ -100,16 +100,16 @@ pub(super) struct Parts<'a> {
     pub(super) link: Link<Box<[u8]>>,
     pub(super) from: &'a Tun,
     pub(super) to: &'a Tun,
-    /// The ring to which packets are written instead of `to`, if a separate process receives for the host.
+    /// The ring to which packets are written instead of `to`, if a separate process receives packets for the host.
     pub(super) ring: Option<Ring>,
     pub(super) clock: Clock,
     pub(super) waiter: Waiter,
     /// The time before a deadline in which the thread polls instead of sleeping.
     pub(super) spin: Duration,
     pub(super) taps: Option<DirectionTaps<'a>>,
-    /// Delayed acknowledgements of the sending host.
+    /// The delayed acknowledgements of the sending host.
     pub(super) acks_from: Option<Acks>,
-    /// Delayed acknowledgements of the receiving host, which depend on the packets delivered to it.
+    /// The delayed acknowledgements of the receiving host. They depend on the packets that are delivered to that host.
     pub(super) acks_to: Option<Acks>,
     /// Counts of delivered packets, if enabled.
     pub(super) counts: Option<Course>,
@@ -183,7 +183,7 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Waits for a packet, the next delivery, or a request to stop.
+    /// Waits for a packet, the due time of the next delivery, or a request to stop.
     fn rest(&mut self) -> fathometer_sys::Result<()> {
         let source = [(self.from.as_fd(), Interest::Read)];
         let now = self.clock.now();
@@ -212,7 +212,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Reads up to a burst of packets; returns whether there may be more.
+    /// Reads packets up to [`BURST`]. Returns whether there may be more packets.
     fn take_in(&mut self) -> std::io::Result<bool> {
         for _ in 0..BURST {
             let mut buffer = match self.pool.pop() {
@@ -258,7 +258,7 @@ impl<'a> Lane<'a> {
     fn arrive(&mut self, now: Instant, length: usize, buffer: Box<[u8]>) {
         self.certificate.packets_in += 1;
         self.certificate.bytes_in += Bytes(length as u64);
-        // The link takes the buffer before the capture's metadata is known, so the packet is copied.
+        // The link takes ownership of the buffer before the capture's metadata is available, so the packet is copied.
         if self.taps.is_some() {
             self.scratch.clear();
             self.scratch.extend_from_slice(&buffer[..length]);
@@ -298,8 +298,8 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// Writes a packet to the receiving host, whose kernel processes it on this thread. The time stamp is
-    /// taken before the write, so that a response never appears to precede the packet.
+    /// Writes a packet to the receiving host, whose kernel processes the packet on this thread. The time stamp is taken
+    /// before the write, so that no response appears to precede the packet.
     fn deliver(&mut self, now: Instant, delivery: Delivery<Box<[u8]>>) -> Instant {
         let packet = &delivery.payload[..delivery.length as usize];
         let late = now.since(delivery.scheduled);

@@ -1,9 +1,8 @@
-//! Lateness of deliveries: a histogram of constant size.
+//! Records the lateness of deliveries in a histogram of constant size.
 //!
-//! Buckets are linear within each power of two, 32 per octave, so the relative error of a quantile is at most
-//! 1/32; the maximum is exact.
+//! Each power of two has 32 linear buckets. So the relative error of a quantile is at most 1/32. The maximum is exact.
 
-/// Linear steps in each power of two.
+/// The number of linear buckets per power of two.
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = STEPS.ilog2();
 const BUCKETS: usize = (65 - STEP_BITS as usize) * STEPS as usize;
@@ -31,8 +30,7 @@ impl Lateness {
         self.maximum = self.maximum.max(nanos);
     }
 
-    /// The smallest upper bound of a bucket that at least this share of deliveries does not exceed; 0 without
-    /// deliveries.
+    /// Returns the upper bound of the bucket that contains this quantile; 0 without deliveries.
     pub(super) fn quantile(&self, share: f64) -> u64 {
         let wanted = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -90,10 +88,13 @@ mod tests {
             let place = bucket(value);
             assert!(place < BUCKETS, "{value}");
             let upper = upper_bound(place);
-            assert!(upper >= value, "{value} above its bucket's {upper}");
+            assert!(
+                upper >= value,
+                "{value} ns exceeds its bucket's upper bound {upper} ns"
+            );
             assert!(
                 upper - value <= value / STEPS,
-                "{value} in a bucket up to {upper}"
+                "{value} ns: the upper bound {upper} ns of its bucket is too large"
             );
         }
     }

@@ -8,13 +8,12 @@
 //!
 //! Each thread reads one host's device and writes to the other host's device. A write runs the receiver's TCP on the
 //! writing thread, so that a direction's CPU time belongs to its receiving host. A thread sleeps until the next
-//! delivery is due or a packet arrives, with the precision of the kernel's timers. The lateness of each
-//! delivery is recorded and reported in the [`PathCertificate`]. Unrequested effects (a full device ring, a
-//! refused write, lateness beyond the [`Limits`], an incomplete capture) make the measurement invalid
-//! ([`Validity`]).
+//! delivery is due or a packet arrives, with the precision of the kernel's timers. The lateness of each delivery is
+//! recorded and reported in the [`PathCertificate`]. Effects that the profile does not define (a full device ring, a
+//! refused write, lateness beyond the [`Limits`], an incomplete capture) make the measurement invalid ([`Validity`]).
 //!
-//! The time of arrival is when the packet was read, not when the kernel queued it: its time in the device's
-//! ring is unknown, and not included in the lateness.
+//! The arrival time is the time at which the thread read the packet. The time that a packet spends in the device's ring
+//! is unknown, and is not included in the lateness.
 
 pub mod counts;
 mod direction;
@@ -40,7 +39,7 @@ use self::taps::Taps;
 pub use self::counts::PacketCounts;
 pub use self::direction::RING_FULL;
 
-/// The default of [`WireOptions::spin`]: longer than 90 % of wake-ups take, also on virtual machines.
+/// The default of [`WireOptions::spin`]: longer than 90 % of wake-up latencies, also on virtual machines.
 pub const USUAL_SPIN: Duration = Duration::from_micros(100);
 
 /// Options of a path.
@@ -48,33 +47,34 @@ pub const USUAL_SPIN: Duration = Duration::from_micros(100);
 pub struct WireOptions {
     /// The seed of all random decisions.
     pub seed: Seed,
-    /// The origin of all instants, shared with the measurements at both ends.
+    /// The clock of all instants. The measurements at both ends use the same clock.
     pub clock: Clock,
     /// The capture file to write, if any.
     pub capture: Option<PathBuf>,
     /// The comment in the capture file.
     pub comment: String,
-    /// The time before a deadline in which a thread polls instead of sleeping, if that is at most an eighth of the
-    /// wait. Polling hides the wake-up latency.
+    /// The time before a deadline in which a thread polls instead of sleeping. It is used only if it is at most 1/8 of
+    /// the wait. Polling hides the wake-up latency.
     pub spin: Duration,
-    /// The limits of valid lateness; `None` for [`Limits::of`] the profile.
+    /// The limits of valid lateness. `None` means the limits that [`Limits::of`] returns for the profile.
     pub limits: Option<Limits>,
-    /// The clock that delays the client's acknowledgements, if the client's kernel cannot delay them as
-    /// required. Its route must then have quick acknowledgements on.
+    /// The clock that delays the client's acknowledgements, if the client's kernel cannot delay them as the era
+    /// requires. The client's route must then have quick acknowledgements on.
     pub client_acks: Option<DelayedAckClock>,
-    /// Whether a separate process receives for the server's host, so that the work can be charged to the host
-    /// ([`Wire::server_receiver`]); otherwise the path does this work.
+    /// Whether a separate process receives packets for the server's host ([`Wire::server_receiver`]), so that this work
+    /// can be charged to the host. Otherwise the path's thread does this work.
     pub server_receives: bool,
-    /// Whether a separate process receives for the client's host ([`Wire::client_receiver`]).
+    /// Whether a separate process receives packets for the client's host ([`Wire::client_receiver`]).
     pub client_receives: bool,
-    /// The maximum number of bytes that the capture keeps per packet; `None` keeps all.
+    /// The maximum number of bytes of each packet in the capture; `None` for whole packets.
     pub snap_length: Option<u32>,
     /// Whether packets are counted by class and time ([`Carried::packets`]).
     pub count_packets: bool,
 }
 
 impl WireOptions {
-    /// Options without a capture and counts, with [`USUAL_SPIN`], the usual limits, and a clock that starts now.
+    /// Returns options without a capture and counts, with [`USUAL_SPIN`], the usual limits, and a clock that starts
+    /// now.
     pub fn new(seed: Seed) -> WireOptions {
         WireOptions {
             seed,
@@ -92,7 +92,7 @@ impl WireOptions {
     }
 }
 
-/// Limits of a path's lateness; beyond them the measurement is invalid.
+/// Limits of a path's lateness. A lateness beyond a limit makes the measurement invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The limit of the 99th percentile.
@@ -102,8 +102,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The default limits of a profile. For the 99th percentile: 1 ms or a fiftieth of the round-trip time, whichever is
-    /// larger; for every delivery: 20 ms or a tenth of the round-trip time, whichever is larger.
+    /// Returns the default limits of a profile. For the 99th percentile: 1 ms or a fiftieth of the round-trip time,
+    /// whichever is larger. For every delivery: 20 ms or a tenth of the round-trip time, whichever is larger.
     pub fn of(profile: &Profile) -> Limits {
         let round_trip = profile.round_trip();
         Limits {
@@ -116,7 +116,7 @@ impl Limits {
 /// The result of a path, and its validity.
 #[derive(Debug)]
 pub struct Carried {
-    /// What the path did to packets, and its lateness.
+    /// The path's effects on packets, and its lateness.
     pub certificate: PathCertificate,
     /// The validity, with the reasons if the path is invalid.
     pub validity: Validity,
@@ -143,11 +143,11 @@ struct Running {
     waker: Waker,
     shared: Arc<Shared>,
     from: Arc<Tun>,
-    /// Drops of the device before the path started.
+    /// The drops that the device counted before the path started.
     dropped_before: u64,
 }
 
-/// The devices from which and to which a direction carries packets.
+/// The source device and the destination device of a direction.
 struct Ends<'a> {
     from: &'a Arc<Tun>,
     to: &'a Arc<Tun>,
@@ -155,7 +155,7 @@ struct Ends<'a> {
 }
 
 impl Wire {
-    /// Connects two devices. From now on only this path may read or write them.
+    /// Connects two devices. After this call, only this path may read or write them.
     pub fn start(
         profile: &Profile,
         client: &Arc<Tun>,
@@ -199,18 +199,18 @@ impl Wire {
         })
     }
 
-    /// The ID of the process that receives for the server's host, if there is one.
+    /// The ID of the process that receives packets for the server's host, if a separate process does so.
     pub fn server_receiver(&self) -> Option<u32> {
         self.server.as_ref().map(Receiver::pid)
     }
 
-    /// The ID of the process that receives for the client's host, if there is one.
+    /// The ID of the process that receives packets for the client's host, if a separate process does so.
     pub fn client_receiver(&self) -> Option<u32> {
         self.client.as_ref().map(Receiver::pid)
     }
 
-    /// Waits until no packet has been in flight for `quiet`, at most for `limit`. Returns whether the path
-    /// became quiet. After the last exchange, the remaining packets close connections, and belong in a capture.
+    /// Waits until no packet has been in flight for `quiet`, but no longer than `limit`. Returns whether the path
+    /// became quiet. The packets after the last exchange close connections. They must be in the capture.
     pub fn settle(&self, quiet: Duration, limit: Duration) -> bool {
         let end = self.clock.now() + limit;
         loop {
@@ -236,16 +236,16 @@ impl Wire {
         }
     }
 
-    /// Stops the path; for callers without packet counts ([`Wire::end`]).
+    /// Stops the path. [`Wire::end`] also returns packet counts.
     pub fn stop(self) -> (PathCertificate, Validity) {
         let carried = self.end();
         (carried.certificate, carried.validity)
     }
 
-    /// Stops the path. Packets in flight are lost without being counted as drops.
+    /// Stops the path. Packets in flight are lost, but are not counted as drops.
     pub fn end(mut self) -> Carried {
         let mut validity = Validity::default();
-        // Signal both threads before waiting for either, so that both stop at about the same time.
+        // Signal both threads before waiting for the first, so that both stop at about the same time.
         self.up.tell_to_stop();
         self.down.tell_to_stop();
         let (up, packets_up) = self.up.finish("up", self.limits, &mut validity);
@@ -280,7 +280,7 @@ impl Wire {
 }
 
 impl Drop for Wire {
-    /// Stops both threads if the certificate is not collected; signals both before waiting for either.
+    /// Stops both threads if the path was not ended before. Signals both before waiting for the first.
     fn drop(&mut self) {
         self.up.tell_to_stop();
         self.down.tell_to_stop();
@@ -288,7 +288,7 @@ impl Drop for Wire {
 }
 
 impl Drop for Running {
-    /// Stops the thread, also when the other direction failed to start.
+    /// Stops the thread, for example when the other direction failed to start.
     fn drop(&mut self) {
         self.tell_to_stop();
         if let Some(thread) = self.thread.take() {
@@ -321,10 +321,11 @@ impl Running {
             std::thread::Builder::new()
                 .name(format!("path-{}", direction.name()))
                 .spawn(move || {
-                    // Without the right to the highest priority, deliveries are later; the certificate shows by
-                    // how much.
+                    // Without the right to the highest priority, lateness increases. The certificate shows the
+                    // lateness.
                     let _ = priority::set_real_time();
-                    // A waiter must be created on its own thread, because it sets the thread's timer slack.
+                    // The thread itself must create the waiter, because the waiter sets the timer slack of its own
+                    // thread.
                     let waiter = match Waiter::new(clock) {
                         Ok(waiter) => waiter,
                         Err(error) => {

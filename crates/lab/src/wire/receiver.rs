@@ -1,17 +1,18 @@
-//! A separate process that receives for a host, so that the work of receiving can be charged to the host.
+//! A separate process that receives packets for a host, so that this work can be charged to the host.
 //!
-//! A write of a packet to a device runs the receiver's TCP on the writing thread, as an interrupt does on a
-//! real machine. If a host has little CPU time, this work must be charged to its budget, and the path must not
-//! wait for the work. The path therefore writes packets to a ring, as a network interface does, and this process reads
-//! them from the ring. The process has priority over the host's programs, as interrupts have, and is throttled with them
-//! when the budget is used up. The ring then fills, and further packets are lost, as in a network interface.
+//! A write of a packet to a device runs the receiver's TCP on the writing thread, as an interrupt does on a real
+//! machine. If a host has little CPU time, this work must be charged to its budget, and the path must not wait for the
+//! work. The path therefore writes packets to a ring, as a network interface does, and this process reads them from the
+//! ring. The process has priority over the host's programs, as interrupts have. When the budget is used up, the process
+//! is throttled together with them. The ring then fills, and further packets are lost, as in a network interface.
 //!
-//! The receiver is a process, not a thread, because control groups of version 2 that limit memory or the disk contain only
-//! whole processes. The process runs this program as `fathometer receive-packets`: after a fork of a program with much
-//! memory, every page that the program writes to would be copied. Its standard input is a socket. Over this socket, the
-//! process receives the descriptors of the device, the ring and the waker, reports that it is ready, and reports errors.
-//! It exits when the other end of the socket is closed; the kernel closes that end when the starting program exits for any
-//! reason. The process joins the host's group when it is ready, so that its memory is not charged to the host.
+//! The receiver is a process, not a thread, because control groups of version 2 that limit memory or the disk contain
+//! only whole processes. The process executes `fathometer receive-packets`. A fork without exec would be slow: the
+//! kernel would copy every page that the large parent process writes to. Its standard input is a socket. Over this
+//! socket, the process receives the descriptors of the device, the ring and the waker, reports that it is ready, and
+//! reports errors. It exits when the other end of the socket is closed; the kernel closes that end when the starting
+//! program exits for any reason. The process joins the host's group when it is ready, so that its memory is not charged
+//! to the host.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -29,13 +30,13 @@ use fathometer_sys::{
 
 use crate::program;
 
-/// The command line argument that makes a process of this program a receiver.
+/// The command-line argument that makes this program a receiver.
 pub const ARGUMENT: &str = "receive-packets";
 
-/// The number of packets in a ring: a common size for network interfaces.
+/// The number of packets in a ring, which is a common size for network interfaces.
 const RING: u32 = 1024;
 
-/// The longest time until the process is ready: starting a program under emulation takes seconds.
+/// The longest wait until the process is ready: starting a program under emulation takes seconds.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 /// The byte that reports readiness.
@@ -57,7 +58,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Copies a packet into the ring; returns whether the ring had room.
+    /// Copies a packet into the ring. Returns whether the ring had space.
     pub(super) fn push(&mut self, packet: &[u8]) -> bool {
         let pushed = self.sender.push(packet);
         if self.sender.must_wake() {
@@ -67,7 +68,7 @@ impl Ring {
     }
 }
 
-/// The receiving process of one host. Dropping it stops the process.
+/// The receiving process of one host. Dropping the value stops the process.
 #[derive(Debug)]
 pub(super) struct Receiver {
     ring: PacketRing,
@@ -94,7 +95,7 @@ impl Receiver {
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        // From here on, dropping the value stops the process.
+        // After this line, dropping the value stops the process.
         let receiver = Receiver {
             ring,
             process,
@@ -109,7 +110,7 @@ impl Receiver {
         handover::send(&self.control, &descriptors)?;
         let mut answer = [0];
         let mut read = || loop {
-            // Signals that ask this program to exit interrupt a read with a timeout.
+            // A signal that asks this program to exit interrupts a read with a timeout; the read is retried.
             match (&self.control).read(&mut answer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 answered => return answered,
@@ -145,15 +146,15 @@ impl Receiver {
         self.ring.refused()
     }
 
-    /// Stops the process. If the process has already exited, that is an error, and the reason is returned.
+    /// Stops the process. If the process has already exited, returns its exit reason as the error.
     pub(super) fn stop(&mut self) -> Option<String> {
         let ended = match self.process.try_wait() {
             Ok(ended) => ended,
-            // The process was reaped elsewhere, and its ID may now belong to another process.
+            // Another caller reaped the process, so its ID may now belong to another process.
             Err(error) => return Some(format!("its exit status is unknown: {error}")),
         };
         if ended.is_none() {
-            // The process has no state that could be lost.
+            // The process has no state that could be lost, so it can be killed.
             let _ = self.process.kill();
             let _ = self.process.wait();
             return None;
@@ -182,8 +183,8 @@ impl Drop for Receiver {
     }
 }
 
-/// Receives packets, in the process started for it, until the other end of `control` is closed. Reports errors
-/// over `control`.
+/// Runs the receiver process: receives packets until the other end of `control` is closed. Reports errors over
+/// `control`.
 pub fn serve(control: &UnixStream) -> Result<()> {
     receive(control).inspect_err(|error| {
         let mut words = vec![FAILED];
@@ -196,8 +197,8 @@ pub fn serve(control: &UnixStream) -> Result<()> {
 fn receive(control: &UnixStream) -> Result<()> {
     helper::set_name(c"host-receive")?;
     helper::ignore_termination_signals()?;
-    // Without these rights, programs may run before packets within the same budget, and the receiver of a host that is out
-    // of memory may be killed. The measurement then reports that.
+    // Without the first right, programs may run before packets are received within the same budget. Without the second,
+    // the receiver may be killed if its host is out of memory. The measurement then reports that.
     let _ = priority::raise_priority();
     let _ = helper::exempt_from_oom_killer();
     let [device, ring, wake] = handover::receive(control)?;
@@ -222,7 +223,7 @@ fn receive(control: &UnixStream) -> Result<()> {
             }
         }
         if ring.may_sleep() {
-            // No data is sent to this process: a readable socket is closed.
+            // The path sends no data to this process: if the socket is readable, it was closed.
             let ready = waiter.wait(&[(control.as_fd(), Interest::Read)], None)?;
             if ready.readable(0) {
                 return Ok(());

@@ -8,10 +8,10 @@
 //! | `client.rx` | delivered to the client | as `server.rx` |
 //! | `up.drop`, `down.drop` | dropped by CoDel | number, reason, length of the queue after it |
 //!
-//! Comments are pairs `key=value`: `packet=17 queue_packets=3 queue_bytes=4500`, with `drop=loss` if the packet
-//! was dropped there, and `packet=17 late_ns=8312`, with `copy=2` for the second copy of a duplicated packet.
-//! `packet` is the number of the packet among those that entered this direction, from 0. It identifies a packet at both
-//! taps of a direction, and is the number in a profile's drop list.
+//! Comments are pairs `key=value`: `packet=17 queue_packets=3 queue_bytes=4500`, with `drop=loss` if the packet was
+//! dropped there, and `packet=17 late_ns=8312`, with `copy=2` for the second copy of a duplicated packet. `packet` is
+//! the number of the packet in this direction, counted from 0 in the order of entry. It identifies a packet at both
+//! taps of a direction. A profile's drop list uses the same numbers.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -45,8 +45,8 @@ pub(super) struct DirectionTaps<'a> {
 }
 
 impl Taps {
-    /// Creates the file. `comment` describes the capture, and `snap_length` is the maximum number of bytes kept
-    /// per packet.
+    /// Creates the file. `comment` describes the capture, and `snap_length` is the maximum number of bytes of each
+    /// packet.
     pub(super) fn create(
         file: &Path,
         profile: &Profile,
@@ -125,7 +125,7 @@ impl Taps {
         }
     }
 
-    /// Waits until the file is complete; an error if a part of the capture was lost.
+    /// Waits until the file is complete. Returns an error if a part of the capture was lost.
     pub(super) fn finish(self) -> Result<()> {
         let writer = self.writer.into_inner();
         writer.unwrap_or_else(|lock| lock.into_inner()).finish()
@@ -133,7 +133,7 @@ impl Taps {
 }
 
 impl DirectionTaps<'_> {
-    /// Records a packet that enters the path, or is dropped when it enters.
+    /// Records a packet that enters the path, or that is dropped on entry.
     pub(super) fn sent(
         &mut self,
         at: Instant,

@@ -1,9 +1,9 @@
-//! Runs a page driver on kernel sockets: one thread, one poll loop, as many connections as the policy
-//! opens. Its timers have the resolution of the kernel's timers, because QUIC paces by microseconds.
+//! Runs a page driver on kernel sockets: one thread, one poll loop, as many connections as the policy opens. Its timers
+//! use the resolution of the kernel, because QUIC paces packets at intervals of microseconds.
 //!
-//! The loop adds no policy: it opens, writes and closes when the driver requests it, and passes bytes to
-//! the driver as soon as the kernel has them. It determines only the socket options ([`ClientSockets`]). If
-//! the policy has TLS, the loop runs TLS between a connection's state machine and its socket (`transport`).
+//! The loop adds no policy: it opens, writes and closes when the driver requests it, and passes bytes to the driver as
+//! soon as they arrive. The only settings of the loop are the socket options ([`ClientSockets`]). If the policy has
+//! TLS, the loop runs TLS between a connection's state machine and its socket (`transport`).
 
 mod quic;
 mod transport;
@@ -38,7 +38,8 @@ pub struct ClientSockets {
     /// The TLS settings, for policies with TLS; shared, so that later connections can resume the sessions of
     /// earlier ones.
     pub tls: Option<Arc<ClientSettings>>,
-    /// The QUIC settings, for policies with HTTP/3; shared for the same reason as `tls`.
+    /// The QUIC settings, for policies with HTTP/3; shared, so that later connections can resume the sessions of
+    /// earlier ones.
     pub quic: Option<Arc<QuicSettings>>,
     /// The seed of QUIC's identifiers and other random values.
     pub seed: Seed,
@@ -56,22 +57,22 @@ impl Default for ClientSockets {
     }
 }
 
-/// Statistics of the loop itself: they show whether the client limited the result.
+/// Statistics of the loop; they show whether the client limited the result.
 #[derive(Debug, Clone, Default)]
 pub struct LoopStatistics {
-    /// The longest time from the return of a poll to the next poll: the longest delay that the loop can
-    /// have caused for an event.
+    /// The longest time from the return of a poll to the next poll, which is the longest delay of an event that the
+    /// loop can have caused.
     pub busy_max: Duration,
-    /// The largest delay of the driver's own timers.
+    /// The largest delay of a timer of the driver.
     pub timer_lag_max: Duration,
-    /// The number of waits for QUIC timers (pacing, losses, acknowledgements) that no other event ended.
+    /// The number of waits that ended with a QUIC timer (pacing, losses, acknowledgements) and not with another event.
     pub transport_waits: u64,
-    /// The total delay of these waits.
+    /// The total delay of these timers.
     pub transport_lag: Duration,
     /// The number of system calls and buffers that carried QUIC datagrams.
     pub datagrams: Batches,
-    /// CPU time of the thread from the first connection to the end of the last: time of the driver, of the
-    /// loop, and of the kernel on their behalf.
+    /// CPU time of the thread from the first connection to the end of the last one: in the driver, in the loop and in
+    /// the kernel.
     pub cpu_time: Duration,
     /// Whether the retrieval reached the deadline.
     pub timed_out: bool,
@@ -80,7 +81,7 @@ pub struct LoopStatistics {
 }
 
 impl LoopStatistics {
-    /// The statistics of two loops that ran one after the other.
+    /// Combines the statistics of two loops that ran one after the other.
     #[must_use]
     pub fn and(self, later: LoopStatistics) -> LoopStatistics {
         LoopStatistics {
@@ -96,8 +97,7 @@ impl LoopStatistics {
     }
 }
 
-/// Why the loop could not continue. The driver handles failures of the network or the peer; they are not errors
-/// here.
+/// The error that stopped the loop. The driver handles failures of the network or the peer; they are not errors here.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The poller or a socket failed.
@@ -113,11 +113,11 @@ pub enum ClientError {
 
 /// Maximum number of ready sockets reported by one poll.
 const EVENTS: usize = 256;
-/// The longest wait before the deadline and `interrupted` are checked again.
+/// The longest time between two checks of the deadline and of `interrupted`.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Drives a retrieval to its end, to `deadline`, or until `interrupted` returns true (called at least every 100
-/// ms).
+/// Drives a retrieval until it ends, `deadline` passes, or `interrupted` returns true. Calls `interrupted` at least
+/// every 100 ms.
 pub fn drive(
     driver: &mut PageDriver,
     server: SocketAddr,
@@ -288,7 +288,7 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Writes the bytes that may be written now; returns whether it wrote any.
+    /// Writes the bytes that may be written now; returns whether any were written.
     fn write(&mut self) -> bool {
         let mut progress = false;
         for (&id, transport) in &mut self.open {
@@ -307,7 +307,7 @@ impl Host<'_> {
         }
     }
 
-    /// When QUIC must run if nothing else happens before.
+    /// Returns the time at which QUIC must run if there is no earlier event.
     fn quic_timeout(&mut self) -> Option<Instant> {
         let transports = self.quic.values_mut();
         transports.filter_map(QuicTransport::poll_timeout).min()
@@ -318,13 +318,13 @@ impl Host<'_> {
         self.statistics.datagrams = self.statistics.datagrams.and(batches);
     }
 
-    /// Whether a connection may have unread data.
+    /// Returns whether a connection may have unread data.
     fn has_unread(&self) -> bool {
         self.open.values().any(Transport::is_unread) || self.quic.values().any(|quic| quic.more)
     }
 
-    /// Reads from every connection that has unread data, for one turn each: a connection that always has
-    /// more data must not delay the other connections or the deadline.
+    /// Reads from every connection that has unread data, one turn per connection. A connection that always has more
+    /// data thus cannot delay the other connections or the deadline.
     fn read(&mut self, buffer: &mut [u8]) {
         let quick_ack = self.sockets.quick_ack;
         for (&id, transport) in &mut self.open {

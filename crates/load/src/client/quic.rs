@@ -1,4 +1,4 @@
-//! An HTTP/3 connection: its state machine runs below the driver, on QUIC streams.
+//! An HTTP/3 connection: its state machine runs between the driver and the QUIC streams.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,9 +19,9 @@ pub(super) struct QuicTransport {
     client: Http3Client,
     begun: Instant,
     is_over: bool,
-    /// Whether there may be more datagrams to receive at once.
+    /// Whether more datagrams may be ready to receive.
     pub(super) more: bool,
-    /// The error with which the connection failed, until it is taken.
+    /// The error that ended the connection, until the loop takes it.
     pub(super) failure: Option<String>,
 }
 
@@ -59,19 +59,18 @@ impl QuicTransport {
         self.client.handle_ready(readable, writable);
     }
 
-    /// When [`work`](Self::work) must be called at the latest.
+    /// Returns the latest time at which [`work`](Self::work) must be called.
     pub(super) fn poll_timeout(&mut self) -> Option<Instant> {
         self.client.poll_timeout()
     }
 
-    /// The number of system calls and buffers that carried the connection's datagrams.
+    /// Returns the number of system calls and buffers that carried the connection's datagrams.
     pub(super) fn batches(&self) -> Batches {
         self.client.batches()
     }
 
-    /// Does all work that needs no wait, for one turn: takes the driver's requests, passes on received data,
-    /// and sends the data that may be sent. [`more`](Self::more) then states whether another turn would
-    /// receive more.
+    /// Does one turn of the work that needs no wait: takes the driver's requests, passes on received data, and sends
+    /// the data that may be sent. Afterwards [`more`](Self::more) states whether more data may be ready to receive.
     pub(super) fn work(
         &mut self,
         id: ConnectionId,

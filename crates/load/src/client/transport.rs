@@ -1,7 +1,7 @@
-//! A client connection below its state machine: a socket, with TLS if the policy has TLS.
+//! The socket of a client connection, with TLS if the policy has TLS.
 //!
-//! The bytes that the driver offers at once form one flush. A flush becomes one write (over TLS: the records of
-//! one turn), so only the client's own buffering determines the packets.
+//! All bytes that the driver offers at one time form one flush. A flush becomes one write (over TLS: the records of one
+//! turn), so only the client's own buffering determines the packets.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -15,37 +15,37 @@ use fathometer_tls::{ClientSettings, EarlyData, Resumption, Session, TlsFailure}
 
 use super::ClientSockets;
 
-/// The number of reads from one connection before the loop handles other work.
+/// Maximum number of successive reads from one connection before the loop handles other work.
 const READS_IN_A_ROW: usize = 8;
 
-/// One connection's socket and TLS.
+/// The socket and the TLS session of one connection.
 pub(super) struct Transport {
     stream: TcpStream,
     /// Whether the socket is connected.
     connected: bool,
-    /// Whether there is nothing more to read.
+    /// Whether the data has been read to its end.
     ended: bool,
     pub(super) wants_write: bool,
-    /// Whether the poller has reported data that has not all been read.
+    /// Whether the poller has reported data that is not yet read completely.
     readable: bool,
-    /// Whether to close the client's side after all data is written.
+    /// Whether to close the client's side when all data is written.
     ending: bool,
     tls: Option<Box<Tls>>,
-    /// The error with which TLS failed, until it is taken.
+    /// The error with which TLS failed, until the loop takes it.
     pub(super) tls_failure: Option<String>,
 }
 
 struct Tls {
     session: Session,
     begun: Instant,
-    /// Data written before the handshake was complete. It is written again if the server rejects it.
+    /// Data written before the handshake was complete. It is written again if the server rejects the early data.
     early: Vec<u8>,
     /// Whether the driver was notified that the handshake is complete.
     is_reported: bool,
 }
 
 impl Transport {
-    /// A transport on a socket that is connecting.
+    /// Creates a transport on a socket that is connecting.
     pub(super) fn new(stream: TcpStream) -> Transport {
         Transport {
             stream,
@@ -116,7 +116,7 @@ impl Transport {
         }
     }
 
-    /// Writes pending bytes until the socket is full; returns whether it wrote any.
+    /// Writes pending bytes until the socket's buffer is full; returns whether any were written.
     pub(super) fn write(
         &mut self,
         id: ConnectionId,
@@ -157,8 +157,8 @@ impl Transport {
                     self.wants_write = false;
                 }
                 Err(error) => {
-                    // Data that the peer sent before it closed must still be read; the read also reports a
-                    // reset.
+                    // Data that the peer sent before it closed the connection must still be read. The read also reports
+                    // a reset.
                     if error.kind() != io::ErrorKind::BrokenPipe {
                         self.ended = true;
                         driver.handle_failure(id, socket::classify(&error), clock.now());
@@ -181,12 +181,12 @@ impl Transport {
         self.readable = true;
     }
 
-    /// Whether there may be unread data.
+    /// Returns whether there may be unread data.
     pub(super) fn is_unread(&self) -> bool {
         self.connected && self.readable && !self.ended
     }
 
-    /// Reads available data, for one turn, and passes it to the driver.
+    /// Reads available data, up to the limit of one turn, and passes it to the driver.
     pub(super) fn read(
         &mut self,
         id: ConnectionId,
@@ -324,7 +324,7 @@ impl Transport {
         let _ = socket::set_linger(&self.stream, Some(Duration::ZERO));
     }
 
-    /// Writes the remaining bytes of TLS, in one attempt.
+    /// Writes the remaining bytes of TLS, without retrying.
     fn say_last_word(&mut self) {
         if let Some(tls) = &mut self.tls {
             let bytes = tls.session.transmit();
@@ -335,7 +335,7 @@ impl Transport {
     }
 }
 
-/// Why TLS has failed.
+/// The reason for which TLS failed.
 struct Refused {
     failure: Failure,
     message: String,
@@ -351,7 +351,7 @@ impl From<TlsFailure> for Refused {
 }
 
 impl Tls {
-    /// Takes one flush of the driver, up to the available space; returns the number of bytes.
+    /// Takes one flush of the driver, up to the available space; returns the number of bytes taken.
     fn take(&mut self, id: ConnectionId, driver: &mut PageDriver, now: Instant) -> usize {
         let bytes = driver.transmit(id);
         if bytes.is_empty() {
@@ -406,7 +406,7 @@ impl Tls {
         driver.handle_connected(id, now);
         let early = std::mem::take(&mut self.early);
         if rejected {
-            // Early data is limited by the ticket, so it fits into the empty buffer.
+            // The ticket limits the early data, so the data fits into the empty buffer.
             self.session.write(&early);
         }
         Ok(())
@@ -426,7 +426,7 @@ fn check_protocol(wanted: Protocol, agreed: Option<&[u8]>) -> Result<(), Refused
     })
 }
 
-/// The failure of a connection attempt, if there is one.
+/// Returns the failure of a connection attempt, if there is one.
 fn connection_failure(stream: &TcpStream) -> Option<Failure> {
     match stream.take_error() {
         Ok(None) => None,

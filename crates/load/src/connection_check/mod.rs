@@ -1,5 +1,5 @@
-//! The connection check before a load test: one connection without a request. A server that does not listen, is not
-//! trusted or uses another protocol is reported before anything is measured.
+//! The connection check before a load test: one connection without a request. It reports a server that does not listen,
+//! is not trusted or uses another protocol before the test starts.
 
 mod quic;
 
@@ -18,7 +18,7 @@ use super::host_names::without_port;
 use super::security::agreement;
 use super::url::Url;
 
-/// Why a load test cannot start.
+/// The reason for which a load test cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The policy does not fit the URL or the number of streams.
@@ -36,7 +36,7 @@ pub enum CheckError {
 }
 
 impl CheckError {
-    /// Whether the options are at fault, and not the machine or the server.
+    /// Returns whether the options are at fault, and not the machine or the server.
     pub fn is_usage(&self) -> bool {
         matches!(self, CheckError::Policy(_))
     }
@@ -48,12 +48,12 @@ pub struct Checked {
     pub policy: Policy,
     /// Settings for all connections of the test, if TLS is used.
     pub tls: Option<Arc<ClientSettings>>,
-    /// The negotiated parameters of the handshake, as text.
+    /// The negotiated parameters of the handshake, for display.
     pub agreement: Option<String>,
 }
 
-/// Determines the policy from the user's policy (`asked`) and the number of streams. The URL determines
-/// whether TLS is used. Returns `None` if no policy was given and the server chooses the protocol over TLS.
+/// Determines the policy from the requested policy (`asked`) and the number of streams. The URL determines whether TLS
+/// is used. Returns `None` if no policy was given and the server chooses the protocol over TLS.
 ///
 /// # Errors
 /// [`CheckError::Policy`].
@@ -73,7 +73,7 @@ pub fn policy(
         (true, false) if policy.protocol.has_optional_tls() => policy.tls = true,
         (true, false) => {
             return Err(CheckError::Policy(format!(
-                "{policy} is HTTP/2 without TLS, and the URL is https: write http, or --policy h2"
+                "{policy} is HTTP/2 without TLS, but the URL is https: use http, or --policy h2"
             )));
         }
         (false, true) => {
@@ -83,7 +83,7 @@ pub fn policy(
                 Encryption::Required => "another policy".to_owned(),
             };
             return Err(CheckError::Policy(format!(
-                "{policy} is over TLS, and the URL is http: write https, or {without}"
+                "{policy} uses TLS, but the URL is http: use https, or {without}"
             )));
         }
         _ => {}
@@ -91,7 +91,7 @@ pub fn policy(
     with_streams(policy, streams)
 }
 
-/// Applies `-m`: the number of streams per connection, or of requests in a pipeline.
+/// Applies `-m`: the number of concurrent streams of a connection, or of requests in a pipeline.
 fn with_streams(mut policy: Policy, streams: Option<u16>) -> Result<Option<Policy>, CheckError> {
     let Some(streams) = streams else {
         return Ok(Some(policy));
@@ -117,15 +117,14 @@ pub struct Server<'a> {
     pub url: &'a Url,
     /// The address of the server.
     pub address: SocketAddr,
-    /// The time limit of each wait for the server.
+    /// The time limit for each wait for the server.
     pub patience: Duration,
 }
 
 /// Connects once, completes the handshake if there are TLS options, and checks that the server supports the protocol of
 /// `wanted`, which comes from [`policy`]. Sends no request.
 ///
-/// # Errors
-/// If the server does not listen, is not trusted, or does not support the protocol.
+/// # Errors If the server does not listen, is not trusted, or does not support the protocol.
 pub fn check(
     wanted: Option<Policy>,
     tls: Option<ClientOptions>,
@@ -217,8 +216,7 @@ fn secured(
         Some(policy) => alpn_names(&[policy.protocol]),
         None => alpn_names(&Protocol::USUAL),
     };
-    // These settings are separate, so that the test does not start with a session ticket of this
-    // connection.
+    // These settings are separate, so that the test does not resume the session of this connection.
     let first = ClientOptions {
         resumption: None,
         early_data: false,
@@ -257,7 +255,7 @@ fn secured(
     })
 }
 
-/// The ALPN names to offer for these protocols.
+/// Returns the ALPN names to offer for these protocols.
 fn alpn_names(protocols: &[Protocol]) -> Vec<Vec<u8>> {
     let names = protocols
         .iter()
@@ -265,10 +263,10 @@ fn alpn_names(protocols: &[Protocol]) -> Vec<Vec<u8>> {
     names.map(|name| name.as_bytes().to_vec()).collect()
 }
 
-/// Describes an error of a connection with bounded waits.
+/// Describes an error on a connection whose waits have a time limit.
 fn waited(error: &std::io::Error, patience: Duration) -> String {
     match error.kind() {
-        // The kernel reports these errors when the timeout of SO_RCVTIMEO has expired.
+        // The kernel reports these errors when SO_RCVTIMEO has expired.
         std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => format!(
             "timed out: no response within {patience:?} (--connect-timeout sets the time limit)"
         ),
@@ -276,10 +274,10 @@ fn waited(error: &std::io::Error, patience: Duration) -> String {
     }
 }
 
-/// The alert of a server that supports none of the offered protocols (RFC 7301 section 3.2).
+/// The alert of a server that supports no offered protocol: no_application_protocol (RFC 7301 section 3.2).
 const NO_PROTOCOL: Alert = Alert(120);
 
-/// Whether other arguments would make the client trust the server.
+/// Returns whether other options could make the client trust the server.
 fn is_about_trust(failure: &TlsFailure) -> bool {
     matches!(
         failure,
@@ -290,7 +288,7 @@ fn is_about_trust(failure: &TlsFailure) -> bool {
     )
 }
 
-/// Why the handshake failed.
+/// The reason for which the handshake failed.
 enum Unsecured {
     Tls(TlsFailure),
     Transport(std::io::Error),
@@ -302,10 +300,10 @@ impl Unsecured {
             Unsecured::Tls(
                 failure @ (TlsFailure::NoCommonProtocol | TlsFailure::Alert(NO_PROTOCOL)),
             ) => format!(
-                "{host} refuses the protocol of this policy: {failure}; choose another with --policy"
+                "{host} refuses the protocol of this policy: {failure}; choose another policy with --policy"
             ),
             Unsecured::Tls(failure) if is_about_trust(&failure) => format!(
-                "failed to establish TLS with {host}: {failure}: trust its authority with --cacert, or any \
+                "failed to establish TLS with {host}: {failure}: trust its certificate authority with --cacert, or any \
                  certificate with --insecure"
             ),
             Unsecured::Tls(failure) => format!("failed to establish TLS with {host}: {failure}"),
@@ -348,7 +346,7 @@ fn shake_hands(
     }
 }
 
-/// Whether the server of an `http` URL answers HTTP/2 with prior knowledge.
+/// Checks whether the server of an `http` URL accepts HTTP/2 with prior knowledge (RFC 9113 section 3.3).
 fn prior_knowledge(
     connection: &mut TcpStream,
     address: SocketAddr,
@@ -356,7 +354,7 @@ fn prior_knowledge(
 ) -> Result<(), CheckError> {
     let wrong = |what: String| {
         CheckError::Server(format!(
-            "{address} does not support HTTP/2 without TLS: {what}; is it HTTP/1.1 (--policy h1.1), or https?"
+            "{address} does not support HTTP/2 without TLS: {what}; does it use HTTP/1.1 (--policy h1.1), or https?"
         ))
     };
     let mut words = h2::PREFACE.to_vec();

@@ -96,7 +96,7 @@ pub(super) fn handshake(
                             ": no process listens there; does the server support HTTP/3 on this port?"
                         }
                         Some(Cause::TlsFailed) => {
-                            ": trust its authority with --cacert, or any certificate with --insecure"
+                            ": trust its certificate authority with --cacert, or any certificate with --insecure"
                         }
                         _ => "",
                     };

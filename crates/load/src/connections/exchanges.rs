@@ -9,7 +9,8 @@ use super::slot::State;
 use super::{Connections, Requester};
 
 impl Connections<'_> {
-    /// Passes an exchange to a connection that has room for it. The exchange could not be sent before `since`.
+    /// Passes an exchange to a connection that can take a further request. The exchange could not be sent before
+    /// `since`.
     pub(crate) fn request(&mut self, place: u32, mut exchange: Exchange, since: Instant) {
         let shared = self.context.shared;
         let slot = &mut self.slots[place];
@@ -17,13 +18,12 @@ impl Connections<'_> {
         let shape = shared
             .requests
             .shape(TargetId(exchange.target()), slot.host);
-        // This cannot fail: the targets were checked at the start of the test, and the caller checked for
-        // room.
+        // This cannot fail: the start of the test checks the targets, and the caller checks the connection.
         let content = target.content.as_deref().filter(|c| !c.is_empty());
         let queued = slot
             .machine
             .request(shape, &target.path, content)
-            .expect("a checked request fits a connection with room");
+            .expect("the target and the connection are checked");
         let length = content.map_or(0, |content| content.len() as u64);
         exchange.queued(&queued, Bytes(length));
         if slot.state == State::Open {
@@ -43,7 +43,7 @@ impl Connections<'_> {
         self.make_dirty(place);
     }
 
-    /// Schedules a connection's bytes to be written at the end of the current step.
+    /// Queues a connection, so that its bytes are written at the end of the current step.
     pub(super) fn make_dirty(&mut self, place: u32) {
         self.to_write.add(place, &mut self.slots[place].dirty);
     }
@@ -67,13 +67,13 @@ impl Connections<'_> {
             self.deal_with(requester, place, event);
         }
         let machine = &self.slots[place].machine;
-        // HTTP/2 sends acknowledgements and window updates on its own initiative.
+        // HTTP/2 sends acknowledgements and window updates without a request.
         if machine.multiplexes() && !machine.transmit().is_empty() {
             self.make_dirty(place);
         }
     }
 
-    /// Handles the end of a response if it is the first event of that response.
+    /// Handles the end of a response for which no other event came before.
     fn begins_and_ends(&mut self, requester: &mut impl Requester, place: u32, end: Event<'_>) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
@@ -191,7 +191,7 @@ impl Connections<'_> {
         }
     }
 
-    /// Called when the server may allow more requests on a connection than before.
+    /// Handles an increase of the number of requests that the server allows on a connection.
     pub(super) fn has_room_again(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         self.slots[place].note_room(now);
@@ -253,7 +253,7 @@ impl Connections<'_> {
         let (nothing, outcome) = (Received::default(), Outcome::Retried(failure));
         self.record(requester, place, &exchange, &nothing, outcome);
         exchange.retried(retry);
-        // The time on the connection that did not process the request is no send lag.
+        // The time on the connection that did not process the request is not counted as send lag.
         exchange.could_leave(self.context.now());
         requester.retry(exchange);
     }
@@ -276,8 +276,8 @@ impl Connections<'_> {
         }
     }
 
-    /// Handles exchanges of a connection that have timed out. If the protocol has streams and data still
-    /// arrives, cancels the streams of these exchanges; otherwise fails the connection.
+    /// Handles exchanges of a connection that have timed out. If the protocol has streams and data still arrives,
+    /// cancels the streams of these exchanges. Otherwise fails the connection.
     pub(super) fn time_out(&mut self, requester: &mut impl Requester, place: u32) {
         let (now, limits) = (self.context.now(), &self.context.shared.limits);
         let slot = &mut self.slots[place];

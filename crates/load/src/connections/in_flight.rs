@@ -10,7 +10,7 @@ use fathometer_model::Instant;
 
 use super::super::exchange::Exchange;
 
-/// Exchanges in flight, in the order of their requests, regardless of the order of the responses.
+/// Exchanges in flight, in the order of their requests.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight(VecDeque<Exchange>);
 
@@ -27,12 +27,12 @@ impl InFlight {
         self.0.iter()
     }
 
-    /// The exchange whose request is the oldest.
+    /// Returns the exchange of the oldest request.
     pub(super) fn oldest(&self) -> Option<&Exchange> {
         self.0.front()
     }
 
-    /// The earliest planned instant.
+    /// Returns the earliest planned instant.
     pub(super) fn oldest_plan(&self) -> Option<Instant> {
         self.0.iter().map(Exchange::planned_at).min()
     }
@@ -42,7 +42,8 @@ impl InFlight {
         self.0.push_back(exchange);
     }
 
-    /// The index of a request's exchange. HTTP/1.x responds in order, HTTP/2 nearly in order.
+    /// Returns the index of a request's exchange. Responses arrive in the order of requests in HTTP/1.x, and nearly in
+    /// this order in HTTP/2.
     fn index_of(&self, request: RequestId) -> Option<usize> {
         match self.0.front() {
             Some(oldest) if oldest.request() == request => Some(0),
@@ -53,13 +54,13 @@ impl InFlight {
         }
     }
 
-    /// The exchange of a request.
+    /// Returns the exchange of a request.
     pub(super) fn get_mut(&mut self, request: RequestId) -> Option<&mut Exchange> {
         let index = self.index_of(request)?;
         self.0.get_mut(index)
     }
 
-    /// Removes the exchange of a request that has ended.
+    /// Removes and returns the exchange of a request that has ended.
     pub(super) fn take(&mut self, request: RequestId) -> Option<Exchange> {
         match self.index_of(request)? {
             0 => self.0.pop_front(),
@@ -67,19 +68,19 @@ impl InFlight {
         }
     }
 
-    /// Records that the unsent requests could have been sent from `from` on.
+    /// Records that the unsent requests could be sent from `from` on.
     pub(super) fn could_leave(&mut self, from: Instant) {
         self.could_leave_from_request(RequestId::default(), from);
     }
 
-    /// As [`InFlight::could_leave`], for request `first` and later requests.
+    /// Like [`InFlight::could_leave`], for request `first` and later requests.
     pub(super) fn could_leave_from_request(&mut self, first: RequestId, from: Instant) {
         let later = self.0.iter_mut().filter(|e| e.request() >= first);
         later.for_each(|exchange| exchange.could_leave(from));
     }
 
-    /// Records that the first bytes of these requests were handed to the kernel at `now`. Reports the
-    /// exchanges that had not been sent before, the newest first.
+    /// Records that the first bytes of these requests were handed to the kernel at `now`. Reports the exchanges whose
+    /// first attempt this is, the newest first.
     pub(super) fn leave(
         &mut self,
         begun: Range<RequestId>,
@@ -89,7 +90,7 @@ impl InFlight {
         if begun.is_empty() {
             return;
         }
-        // These requests are the newest, apart from requests that are not sent yet.
+        // These requests are the newest, apart from unsent requests.
         for exchange in self.0.iter_mut().rev() {
             if exchange.request() >= begun.end {
                 continue;
@@ -137,7 +138,7 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// Four requests, numbered from 3, planned at 40, 30, 20 and 10.
+    /// Creates four requests, numbered from 3, planned at 40, 30, 20 and 10.
     fn in_flight() -> InFlight {
         let mut in_flight = InFlight::default();
         for place in 0..4 {

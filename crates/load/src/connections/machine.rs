@@ -1,4 +1,4 @@
-//! The protocol state machine of a connection, for any protocol.
+//! The state machine of a connection, for any protocol.
 
 use fathometer_http::client::{
     Config, Connection, Event, PreparedRequest, Queued, RequestId, SendError,
@@ -10,21 +10,21 @@ use fathometer_model::{CloseReason, Failure, Instant};
 use super::super::shared::Shared;
 use super::quic_connection::QuicConnection;
 
-/// The protocol state machine of a connection.
+/// The state machine of a connection for one of the protocols.
 #[expect(
     clippy::large_enum_variant,
     reason = "a box would add a memory access to every exchange of HTTP/1.x and HTTP/2"
 )]
 pub(super) enum Machine {
-    /// HTTP/1.x or HTTP/2 over a byte stream; the slot holds the stream.
+    /// HTTP/1.x or HTTP/2 over a byte stream, which is in the slot.
     Stream(Connection),
     /// HTTP/3, which includes its transport; `None` while there is no connection.
     Quic(Option<Box<QuicConnection>>),
 }
 
 impl Machine {
-    /// A machine for the connections of a test. The loop, not the machine, enforces the time limits, which
-    /// count from the planned instant.
+    /// Creates a machine for the connections of a test. Time limits count from the planned instant, so the loop
+    /// enforces them and not the machine.
     pub(super) fn new(shared: &Shared) -> Machine {
         let timeouts = Timeouts {
             head: None,
@@ -47,7 +47,7 @@ impl Machine {
         }
     }
 
-    /// The HTTP/3 connection, if there is one.
+    /// Returns the HTTP/3 connection, if there is one.
     pub(super) fn quic(&mut self) -> Option<&mut QuicConnection> {
         match self {
             Machine::Stream(_) | Machine::Quic(None) => None,
@@ -55,12 +55,12 @@ impl Machine {
         }
     }
 
-    /// Whether the protocol is HTTP/3.
+    /// Returns whether the protocol is HTTP/3.
     pub(super) fn is_quic(&self) -> bool {
         matches!(self, Machine::Quic(_))
     }
 
-    /// Whether several exchanges share a connection without waiting for each other.
+    /// Returns whether several exchanges share a connection without waiting for each other.
     pub(super) fn multiplexes(&self) -> bool {
         match self {
             Machine::Stream(connection) => connection.is_http2(),
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// Whether a request can be queued now.
+    /// Returns whether a request can be queued now.
     pub(super) fn can_request(&self) -> bool {
         match self {
             Machine::Stream(connection) => connection.can_request(),
@@ -106,7 +106,7 @@ impl Machine {
         }
     }
 
-    /// The status of the latest response header section.
+    /// Returns the status of the latest response header section.
     pub(super) fn status(&self) -> u16 {
         match self {
             Machine::Stream(connection) => connection.head().status(),
@@ -115,7 +115,7 @@ impl Machine {
         }
     }
 
-    /// Cancels a request, which is then reported with this failure.
+    /// Cancels a request. The machine then reports the request with this failure.
     pub(super) fn cancel(&mut self, request: RequestId, failure: Failure, now: Instant) {
         match self {
             Machine::Stream(connection) => connection.cancel(request, failure, now),
@@ -124,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Ends the connection after the requests in flight.
+    /// Ends the connection when the requests in flight have ended.
     pub(super) fn finish(&mut self) {
         match self {
             Machine::Stream(connection) => connection.finish(),
@@ -139,14 +139,14 @@ impl Machine {
             Machine::Stream(connection) => connection.handle_failure(failure, now),
             Machine::Quic(Some(quic)) => {
                 quic.client.http().handle_failure(failure, now);
-                // The server need not wait for more data.
+                // Closing at once saves the server from waiting for more data.
                 quic.client.close(now);
             }
             Machine::Quic(None) => {}
         }
     }
 
-    /// Why the machine has finished with its connection.
+    /// Returns the reason for which the machine has finished with its connection.
     pub(super) fn close_reason(&self) -> Option<CloseReason> {
         match self {
             Machine::Stream(connection) => connection.close_reason(),
@@ -154,7 +154,7 @@ impl Machine {
         }
     }
 
-    /// Prepares for another connection.
+    /// Prepares the machine for another connection.
     pub(super) fn renew(&mut self) {
         match self {
             Machine::Stream(connection) => connection.renew(),
@@ -169,7 +169,7 @@ impl Machine {
         }
     }
 
-    /// The connection, if it is an HTTP/2 connection.
+    /// Returns the connection, if it is an HTTP/2 connection.
     pub(super) fn http2(&self) -> Option<&h2::client::Connection> {
         match self {
             Machine::Stream(connection) => connection.http2(),
@@ -180,7 +180,7 @@ impl Machine {
 
 /// The methods for byte streams, which HTTP/3 does not use.
 impl Machine {
-    /// The bytes that may be handed to the transport now.
+    /// Returns the bytes that may be handed to the transport now.
     pub(super) fn transmit(&self) -> &[u8] {
         match self {
             Machine::Stream(connection) => connection.transmit(),
@@ -188,14 +188,14 @@ impl Machine {
         }
     }
 
-    /// Records that the transport accepted the first `bytes` of these bytes.
+    /// Records that the transport accepted the first `bytes` bytes.
     pub(super) fn transmitted(&mut self, bytes: usize, now: Instant) {
         if let Machine::Stream(connection) = self {
             connection.transmitted(bytes, now);
         }
     }
 
-    /// The first request of which no byte has been handed to the transport.
+    /// Returns the first request of which no byte has been handed to the transport.
     pub(super) fn first_unsent(&self) -> RequestId {
         match self {
             Machine::Stream(connection) => connection.first_unsent(),
@@ -203,7 +203,7 @@ impl Machine {
         }
     }
 
-    /// Reads bytes from the front of `input` and returns the event that they complete.
+    /// Reads bytes from the front of `input` and returns the event that these bytes complete.
     pub(super) fn poll<'i>(&mut self, input: &mut &'i [u8], now: Instant) -> Option<Event<'i>> {
         match self {
             Machine::Stream(connection) => connection.poll(input, now),

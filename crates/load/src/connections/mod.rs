@@ -41,14 +41,13 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// The connections of a loop, and their sockets.
 ///
-/// Handles everything on a connection: its handshakes, the bytes of its exchanges, its time-outs and its
-/// end. It reports events that concern a user to a [`Requester`], which decides what is requested.
+/// Handles the handshakes, the bytes of exchanges, the time-outs and the ends of connections. Reports events that
+/// concern a user to a [`Requester`], which decides what to request.
 ///
-/// Every exchange that is passed to a connection is reported exactly once: as ended, for a retry, or in the
-/// result of [`Connections::leave`]. Connections are read and written in the order in which they
-/// became ready.
+/// Every exchange that is passed to a connection is reported exactly once: as ended, for a retry, or in the result of
+/// [`Connections::leave`]. Connections are read and written in the order in which they became ready.
 pub(super) struct Connections<'a> {
-    /// The state that all parts of the loop use.
+    /// The state that all parts of the loop share.
     pub(super) context: Context<'a>,
     pub(super) poller: Poller,
     slots: Slots,
@@ -72,27 +71,27 @@ impl<'a> Connections<'a> {
         })
     }
 
-    /// The number of connections with unread data.
+    /// Returns the number of connections with unread data.
     pub(super) fn unread(&self) -> usize {
         self.to_read.len()
     }
 
-    /// Whether a request may be given to a connection now.
+    /// Returns whether a request may be passed to a connection now.
     pub(super) fn has_room(&self, place: u32) -> bool {
         self.slots[place].has_room()
     }
 
-    /// The number of exchanges in flight on a connection.
+    /// Returns the number of exchanges in flight on a connection.
     pub(super) fn in_flight(&self, place: u32) -> usize {
         self.slots[place].exchanges.len()
     }
 
-    /// The host of the policy to which a connection goes.
+    /// Returns the index of the host to which a connection goes.
     pub(super) fn host(&self, place: u32) -> u16 {
         self.slots[place].host
     }
 
-    /// The number of a connection, over the whole test.
+    /// Returns the number of a connection in the whole test.
     pub(super) fn number(&self, place: u32) -> u32 {
         self.slots[place].number
     }
@@ -102,7 +101,7 @@ impl<'a> Connections<'a> {
         self.slots[place].shrink();
     }
 
-    /// Opens a connection and returns its place. Counts an immediate failure.
+    /// Opens a connection and returns the index of its slot. Counts an immediate failure.
     pub(super) fn open(&mut self, owner: Owner, host: u16) -> Result<u32, Failure> {
         self.context.tally.connect_begins(self.context.now());
         match self.try_open(owner, host) {
@@ -136,14 +135,14 @@ impl<'a> Connections<'a> {
         Ok(place)
     }
 
-    /// Opens a socket for a place and begins to connect.
+    /// Opens a socket for a slot and begins to connect.
     fn open_socket(&mut self, place: u32, host: u16, number: u32) -> io::Result<()> {
         let shared = self.context.shared;
         let token = self.slots.token(place);
         if let Some(plan) = &shared.quic {
             let connection = self.connect_quic(plan, host, number, token)?;
             self.slots[place].machine = Machine::Quic(Some(connection));
-            // The first datagrams are sent with the datagrams of other connections.
+            // The first datagrams are sent together with those of other connections.
             self.make_dirty(place);
             return Ok(());
         }
@@ -153,7 +152,7 @@ impl<'a> Connections<'a> {
         Ok(())
     }
 
-    /// Ensures that a connection is checked by `at`.
+    /// Ensures that a connection is checked at `at` or earlier.
     fn check_by(&mut self, place: u32, at: Instant) {
         let timer = Timer::Connection(place);
         let deadline = &mut self.slots[place].deadline;
@@ -205,7 +204,7 @@ impl<'a> Connections<'a> {
             self.reached(requester, place);
         } else if ready.writable && slot.blocked {
             slot.blocked = false;
-            // The server did not read until now, so this wait is caused by the server and is no send lag.
+            // The server did not read its data before, so it caused this wait, which is not counted as send lag.
             slot.exchanges.could_leave(self.context.exact_time());
             self.flush(requester, place);
         }
@@ -231,7 +230,7 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Begins the TLS handshake, with early data if that is allowed and safe.
+    /// Begins the TLS handshake, with early data if this is allowed and safe.
     fn secure(&mut self, requester: &mut impl Requester, place: u32) {
         let Some(tls) = &self.context.shared.tls else {
             return;
@@ -283,7 +282,7 @@ impl<'a> Connections<'a> {
         Ok(())
     }
 
-    /// Handles a connection that has become usable.
+    /// Handles a connection that can now carry requests.
     fn established(&mut self, requester: &mut impl Requester, place: u32) {
         let now = self.context.now();
         let slot = &mut self.slots[place];
@@ -299,7 +298,7 @@ impl<'a> Connections<'a> {
         self.watch_idle(place);
     }
 
-    /// Offers a connection that can take a request to the sessions that share it.
+    /// Offers a connection that can take a request to the sessions that share the connections.
     fn offer(&mut self, requester: &mut impl Requester, place: u32) {
         let slot = &self.slots[place];
         if slot.owner == Owner::Pool && slot.state == State::Open && slot.has_room() {
@@ -307,7 +306,7 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Sets the timer after which an idle connection frees its memory or is closed.
+    /// Sets the timer that frees the memory of an idle connection or closes it.
     fn watch_idle(&mut self, place: u32) {
         if self.slots[place].exchanges.is_empty() {
             let at = self.context.now() + idle_time(&self.context.shared.limits);
@@ -326,7 +325,7 @@ impl<'a> Connections<'a> {
         self.pump(requester, place, &[]);
     }
 
-    /// Counts a failed attempt to connect, and notifies its user, who pauses.
+    /// Counts a failed attempt to connect, and notifies the connection's user, which then pauses.
     fn not_connected(&mut self, requester: &mut impl Requester, place: u32, failure: Failure) {
         self.context
             .tally
@@ -334,8 +333,8 @@ impl<'a> Connections<'a> {
         requester.has_not_connected(self.slots[place].owner, self.context.now());
     }
 
-    /// Handles a connection with which the machine has finished. The connection is closed at once, unless
-    /// the server should close first so that the local port is free without TIME_WAIT.
+    /// Handles a connection whose state machine has finished. The connection is closed at once, unless the server
+    /// should close first so that the local port is free without TIME_WAIT.
     fn closed(&mut self, requester: &mut impl Requester, place: u32) {
         self.detach(requester, place);
         let slot = &mut self.slots[place];
@@ -353,7 +352,7 @@ impl<'a> Connections<'a> {
             && !self.context.shared.reset_on_close
             && reason == Some(CloseReason::ServerAsked);
         if !lingers {
-            // The TLS session is in use by the caller, which closes the connection afterwards.
+            // The caller uses the TLS session, and closes the connection afterwards.
             if matches!(slot.protection, Protection::Lent) {
                 slot.ending = Some(end);
                 return;
@@ -366,13 +365,13 @@ impl<'a> Connections<'a> {
         self.check_by(place, until);
     }
 
-    /// Removes the owner of a connection, which carries no more requests.
+    /// Removes the owner of a connection that accepts no more requests.
     fn detach(&mut self, requester: &mut impl Requester, place: u32) {
         let owner = std::mem::replace(&mut self.slots[place].owner, Owner::Nothing);
         requester.has_lost(owner, place);
     }
 
-    /// Closes a connection. If it is open, the final messages of its protocols are sent first.
+    /// Closes a connection. If the connection is open, sends the final messages of its protocols first.
     fn close_after_messages(&mut self, place: u32, end: ConnectionEnd) {
         let slot = &mut self.slots[place];
         let has_messages =
@@ -383,13 +382,13 @@ impl<'a> Connections<'a> {
         self.release(place, end);
     }
 
-    /// Closes a connection from this side, and ends its exchanges.
+    /// Closes a connection from the client's side, and ends its exchanges.
     pub(super) fn finish(&mut self, requester: &mut impl Requester, place: u32) {
         self.slots[place].machine.finish();
         self.pump(requester, place, &[]);
     }
 
-    /// Closes the shared connection with this number, unless it carries exchanges or is closed already.
+    /// Closes the shared connection with this number, unless it carries exchanges or is already closed.
     pub(super) fn finish_if_idle(
         &mut self,
         requester: &mut impl Requester,
@@ -403,7 +402,7 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Closes the socket and frees the place. A failed connection is reset.
+    /// Closes the socket and frees the slot. Resets a failed connection.
     fn release(&mut self, place: u32, end: ConnectionEnd) {
         let now = self.context.now();
         self.count_frames(place, now);
@@ -424,7 +423,7 @@ impl<'a> Connections<'a> {
         tally.connection_closed();
     }
 
-    /// Counts the frames of a connection since the last call in the window of `at`.
+    /// Counts the frames that a connection carried since the last call, in the window of `at`.
     fn count_frames(&mut self, place: u32, at: Instant) {
         let slot = &mut self.slots[place];
         let Some(connection) = slot.machine.http2().filter(|_| slot.state != State::Free) else {

@@ -1,11 +1,11 @@
 //! HTTP/3 connections in a loop: opening, reading, writing, timing and counting.
 //!
-//! A connection is established when the QUIC handshake, which contains the TLS handshake, is complete; the
-//! connect time covers both. A request counts as sent when it is passed to QUIC, which passes it to the
-//! kernel in the same step unless congestion control or pacing delays it. A request for which the server
-//! permits no stream waits, and is due when a stream is permitted. If a session is resumed with early data,
-//! requests that are safe to repeat are sent with the first datagrams of the handshake, and are due then.
-//! QUIC's time limits are timers of the loop, with the resolution of its clock.
+//! A connection is established when the QUIC handshake, which contains the TLS handshake, is complete; the connect time
+//! covers both. A request counts as sent when it is passed to QUIC, which passes it to the kernel in the same step
+//! unless congestion control or pacing delays it. If the server permits no further stream, a request waits, and is due
+//! when a stream is permitted. If a session is resumed with early data, requests that are safe to repeat are sent with
+//! the first datagrams of the handshake, and are due then. QUIC's time limits are timers of the loop, with the
+//! resolution of its clock.
 
 use std::io;
 
@@ -78,7 +78,7 @@ impl Connections<'_> {
         let (Some(quic), Some(buffer)) = (slot.machine.quic(), &mut self.datagrams) else {
             return;
         };
-        // Handshakes are few. Exchanges are many, so two clock readings for each would be too expensive.
+        // Handshakes are few. Two clock readings for each of the many exchanges would use too much CPU time.
         let begin = (slot.state == State::Connecting).then(thread_cpu_time);
         let before = quic.client.batches().received;
         let more = quic.client.receive(buffer, now);
@@ -86,7 +86,7 @@ impl Connections<'_> {
         if let Some(begin) = begin {
             slot.handshake_time += thread_cpu_time() - begin;
         }
-        // The socket is also ready when it has sent a datagram.
+        // A socket is also reported as ready after it has sent a datagram.
         if has_heard {
             slot.last_received = now;
         }
@@ -117,7 +117,7 @@ impl Connections<'_> {
                     self.quic_established(requester, place, &handshake);
                     continue;
                 }
-                // The machine has reported its own end before, and the slot is free.
+                // The machine has already reported the connection's end, and the slot is free.
                 Some(Event::Closed(_)) => return,
             };
             let failure = quic.client.failure();
@@ -220,7 +220,7 @@ impl Connections<'_> {
         }
         match quic.client.poll_timeout() {
             Some(due) if due <= now => quic.client.handle_timeout(now),
-            // The timeout has moved because packets were acknowledged.
+            // The timeout is now later, because packets were acknowledged.
             Some(due) => return self.wake_quic(place, due),
             None => return,
         }
@@ -228,7 +228,7 @@ impl Connections<'_> {
         self.make_dirty(place);
     }
 
-    /// Closes a connection with which the machine has finished: notifies the server and frees the slot.
+    /// Closes a connection whose state machine has finished: notifies the server and frees the slot.
     pub(super) fn close_quic(&mut self, place: u32, end: ConnectionEnd) {
         if let Some(quic) = self.slots[place].machine.quic() {
             quic.client.flush(self.context.now());
@@ -246,7 +246,7 @@ impl Connections<'_> {
         }
     }
 
-    /// Counts the datagrams of a connection since the last call in the window of `at`.
+    /// Counts the datagrams that a connection carried since the last call, in the window of `at`.
     pub(super) fn count_datagrams(&mut self, place: u32, at: Instant) {
         let slot = &mut self.slots[place];
         let Machine::Quic(Some(quic)) = &mut slot.machine else {

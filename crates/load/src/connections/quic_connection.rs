@@ -10,13 +10,13 @@ use crate::http3_client::Http3Client;
 /// An HTTP/3 connection, with its transport.
 pub(super) struct QuicConnection {
     pub(super) client: Http3Client,
-    /// When QUIC has work to do.
+    /// The time at which QUIC has work to do.
     pub(super) deadline: Deadline,
-    /// The first request that has no stream.
+    /// The first request that waits for a stream.
     pub(super) stalled: Option<RequestId>,
-    /// Whether it failed before it was established, and the failure was counted.
+    /// Whether the connection failed before it was established, and the failure was counted.
     pub(super) is_refused: bool,
-    /// Statistics that are already in the tally.
+    /// Statistics that the tally already includes.
     pub(super) counted: Statistics,
     pub(super) batches: Batches,
     pub(super) overflowed: u64,
@@ -37,7 +37,7 @@ impl QuicConnection {
         }
     }
 
-    /// Whether a request may be queued: not while others wait for streams.
+    /// Returns whether a request may be queued. While requests wait for streams, none may.
     pub(super) fn can_request(&self) -> bool {
         self.stalled.is_none() && self.client.http_ref().can_request()
     }

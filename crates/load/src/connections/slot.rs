@@ -14,11 +14,11 @@ use super::super::timers::{Deadline, NEVER};
 use super::in_flight::InFlight;
 use super::machine::Machine;
 
-/// The maximum number of concurrent streams before the server has announced its limit. RFC 9113 section
-/// 6.5.2 recommends a limit of at least 100.
+/// The maximum number of concurrent streams before the server has announced its limit. Servers should permit at least
+/// 100 (RFC 9113 section 6.5.2).
 const STREAMS_AT_FIRST: usize = 100;
 
-/// A connection that is idle for this long frees its buffers.
+/// The idle time after which a connection frees its buffers.
 const SHRINK_AFTER: Duration = Duration::from_secs(5);
 
 /// The state of a slot.
@@ -30,7 +30,7 @@ pub(super) enum State {
     Connecting,
     /// Waiting for the TLS handshake.
     Securing,
-    /// Carrying exchanges.
+    /// Carrying exchanges, or ready for them.
     Open,
     /// Finished; waiting for the server to close first, so that the local port is free at once.
     Lingering,
@@ -42,7 +42,7 @@ pub(super) enum Protection {
     None,
     /// TLS.
     Tls(Box<Session>),
-    /// TLS, taken out while the decrypted data is handled; nothing can be written meanwhile.
+    /// TLS whose session is in use while the decrypted data is handled. Nothing can be written during this time.
     Lent,
 }
 
@@ -51,90 +51,89 @@ pub(super) enum Protection {
 pub(crate) enum Owner {
     /// All sessions of an open loop.
     Pool,
-    /// A user of a closed loop: its index in the loop.
+    /// The user with this index in a closed loop.
     User(u32),
-    /// None: the connection carries no further request.
+    /// No user: the connection carries no further request.
     Nothing,
 }
 
 /// The action for a connection whose timer is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Check {
-    /// No action as long as its state does not change.
+    /// No action while the connection's state stays the same.
     Nothing,
-    /// Another check at an instant.
+    /// Another check at this instant.
     Again(Instant),
-    /// Close it: the server did not close it as announced.
+    /// Closes the connection: the server announced that it would close, but did not.
     StopLingering,
-    /// Close it: it was idle for too long.
+    /// Closes the connection: it was idle for too long.
     CloseIdle,
-    /// Time out some of its exchanges.
+    /// Times out some exchanges of the connection.
     TimeOutExchanges,
-    /// Fail it: it was not established in time, or not before its first exchange timed out.
+    /// Fails the connection: it was not established within the time limit, or not before its first exchange timed out.
     FailToConnect,
 }
 
-/// A slot for one connection at a time. The machine keeps its memory between connections.
+/// A slot for one connection at a time. The state machine keeps its memory between connections.
 ///
-/// A connection carries requests between `established` and its last event, and has no owner after that.
-/// `exchanges` holds those that were passed to it and have not ended.
+/// A connection carries requests between `established` and its last event, and has no owner after that. `exchanges` are
+/// those that were passed to the connection and have not ended.
 pub(super) struct Slot {
     pub(super) state: State,
-    /// The TCP socket; `None` for QUIC, whose client has a UDP socket.
+    /// The TCP socket; `None` for QUIC, because the QUIC client has a UDP socket.
     pub(super) stream: Option<TcpStream>,
     pub(super) protection: Protection,
     pub(super) machine: Machine,
     pub(super) exchanges: InFlight,
-    /// The number of connections that this slot has had, so that events of earlier connections can be
-    /// recognised.
+    /// The number of connections that this slot has had. It identifies events of earlier connections.
     pub(super) generation: u32,
-    /// The number of the connection, over the whole test.
+    /// The number of the connection in the whole test.
     pub(super) number: u32,
     pub(super) owner: Owner,
-    /// The host of the policy to which it goes.
+    /// The index of the connection's host in the policy.
     pub(super) host: u16,
-    /// When it was opened.
+    /// The time at which the connection was opened.
     pub(super) opened: Instant,
-    /// When the TCP handshake was complete and TLS began.
+    /// The time at which the TCP handshake was complete and TLS began.
     pub(super) reached: Instant,
-    /// When it could carry requests; zero until then.
+    /// The time from which the connection could carry requests; zero before it is established.
     pub(super) established: Instant,
-    /// When data was last read from it.
+    /// The time at which data was last read from the connection.
     pub(super) last_received: Instant,
-    /// CPU time that the TLS handshake has taken.
+    /// CPU time of the TLS handshake.
     pub(super) handshake_time: Duration,
-    /// Bytes of the machine that were sent as early data, and when.
+    /// The number of the machine's bytes that were sent as early data, and the time at which they were sent.
     pub(super) early: Option<(usize, Instant)>,
-    /// When it was established, or its last exchange ended.
+    /// The time at which the connection was established, or at which its last exchange ended.
     pub(super) free_since: Instant,
-    /// Whether it had no room for a further request when that was last noted.
+    /// Whether the connection could take no further request at the last check.
     pub(super) is_full: bool,
-    /// When it was established, or last got room after it had been full. A request that is passed to it could not be
-    /// sent on this connection earlier.
+    /// The time at which the connection was established, or at which it could last take requests again after it was
+    /// full. A request that is passed to the connection could not be sent on it earlier.
     pub(super) room_since: Instant,
-    /// When it stops waiting for the server to close.
+    /// The time at which the connection stops waiting for the server to close.
     pub(super) linger_until: Instant,
-    /// When it is checked ([`Slot::check`]).
+    /// The time of the next check ([`Slot::check`]).
     pub(super) deadline: Deadline,
     /// The number of exchanges completed on this connection.
     pub(super) served: u32,
-    /// The number of requests that it may still carry; counts down only if there is a limit.
+    /// The number of requests that the connection may still carry; counts down only if there is a limit.
     pub(super) left: u32,
     /// Whether the kernel's send buffer is full.
     pub(super) blocked: bool,
     /// Whether the server has closed its side.
     pub(super) peer_closed: bool,
-    /// Whether the server has announced its limit of streams.
+    /// Whether the server has announced its limit on concurrent streams.
     pub(super) has_peer_limit: bool,
-    /// How it ended; set if the machine finishes while its input is still borrowed.
+    /// How the connection ended; set if the machine finishes while its input is still borrowed.
     pub(super) ending: Option<ConnectionEnd>,
     /// The maximum number of concurrent exchanges since frames were last counted.
     pub(super) most_streams: u32,
-    /// Frames that are already in the tally.
+    /// Frames that the tally already includes.
     pub(super) counted: Counted,
-    /// Whether it is in the queue of connections to write.
+    /// Whether the connection is in the queue of connections to write.
     pub(super) dirty: bool,
-    /// Whether it is in the queue of connections to read.
+    /// Whether the connection is in the queue of connections to read.
     pub(super) unread: bool,
 }
 
@@ -208,7 +207,7 @@ impl Slot {
         self.established > Instant::ZERO
     }
 
-    /// Whether a request may be passed to the connection now.
+    /// Returns whether a request may be passed to the connection now.
     pub(super) fn has_room(&self) -> bool {
         matches!(
             self.state,
@@ -225,8 +224,9 @@ impl Slot {
         self.is_full = !self.has_room();
     }
 
-    /// Records that an exchange has ended, or that the server has changed its limit of streams. If the connection had
-    /// room before, requests that wait now did not wait for room, so the generator causes their send lag.
+    /// Records that an exchange has ended, or that the server has changed its limit on streams. If the connection was
+    /// not full before, requests that wait now did not wait for the server, so their send lag is caused by the
+    /// generator.
     pub(super) fn note_room(&mut self, now: Instant) {
         let is_full = !self.has_room();
         if self.is_full && !is_full {
@@ -235,8 +235,8 @@ impl Slot {
         self.is_full = is_full;
     }
 
-    /// Whether the server has sent nothing for so long that the connection itself has failed, and not only
-    /// one of its streams. The time that a request waited before it was sent does not count.
+    /// Returns whether the connection itself has failed, and not only one of its streams: the server has sent nothing
+    /// for a whole time-out. The time that a request waited before it was sent is not counted.
     pub(super) fn is_dead(&self, now: Instant, timeout: Duration) -> bool {
         self.exchanges.oldest().is_some_and(|oldest| {
             let waits = now.since(oldest.sent_at());
@@ -244,10 +244,10 @@ impl Slot {
         })
     }
 
-    /// The action for a connection whose timer is due. Frees unused memory if the connection has been idle
-    /// for long.
+    /// Returns the action for a connection whose timer is due. Frees unused memory if the connection has been idle for
+    /// long.
     ///
-    /// A busy connection may soon be idle. Checking it after each idle time avoids a timer for every
+    /// The timer is set again after each idle time, even if the connection is busy. This avoids a timer for every
     /// exchange.
     pub(super) fn check(&mut self, now: Instant, limits: &Limits) -> Check {
         let oldest = self.exchanges.oldest_plan();
@@ -295,7 +295,7 @@ impl Slot {
     }
 }
 
-/// How long a connection may be idle before it is shrunk or closed.
+/// Returns the idle time after which a connection frees memory or is closed.
 pub(super) fn idle_time(limits: &Limits) -> Duration {
     limits
         .keep_alive
@@ -320,14 +320,14 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    /// A connection that was opened after 100 seconds.
+    /// Creates a connection that was opened after 100 seconds.
     fn connecting() -> Slot {
         let mut slot = Slot::new(Machine::Quic(None));
         slot.begin(1, Owner::Pool, 0, u32::MAX, at(100));
         slot
     }
 
-    /// A connection that was established after 101 seconds and has been idle since.
+    /// Creates a connection that was established after 101 seconds and has been idle since.
     fn open() -> Slot {
         let mut slot = connecting();
         slot.state = State::Open;

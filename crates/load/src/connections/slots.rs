@@ -4,10 +4,10 @@ use std::ops::{Index, IndexMut};
 
 use super::slot::{Slot, State};
 
-/// Slots for connections, by place (index).
+/// Slots for connections, by index.
 ///
-/// A place is either on the list of free places or holds one connection. A token identifies the connection,
-/// not the place, so events of a closed connection are not taken for events of its successor.
+/// A slot either is free or has one connection. A token identifies the connection and not the slot, so that an event of
+/// a closed connection is not attributed to the next connection in the slot.
 #[derive(Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
@@ -15,7 +15,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Takes a free place; creates a slot with `new` if there is none.
+    /// Takes a free slot; creates one with `new` if none is free. Returns the index.
     pub(super) fn take(&mut self, new: impl FnOnce() -> Slot) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(new());
@@ -23,34 +23,34 @@ impl Slots {
         })
     }
 
-    /// Returns a place whose connection could not be opened.
+    /// Returns a slot whose connection could not be opened.
     pub(super) fn give_back(&mut self, place: u32) {
         self.free.push(place);
     }
 
-    /// Ends the connection in a place and frees the place.
+    /// Ends the connection in a slot and frees the slot.
     pub(super) fn release(&mut self, place: u32) {
         self[place].end();
         self.free.push(place);
     }
 
-    /// The token for events of the connection in a place.
+    /// Returns the token for events of the connection in a slot.
     pub(super) fn token(&self, place: u32) -> u64 {
         u64::from(self[place].generation) << 32 | u64::from(place)
     }
 
-    /// The place of the connection with this token; `None` if the connection is closed.
+    /// Returns the slot of the connection with this token; `None` if the connection is closed.
     pub(super) fn at_token(&self, token: u64) -> Option<u32> {
         let place = token as u32;
         (u64::from(self[place].generation) == token >> 32).then_some(place)
     }
 
-    /// The number of places, free ones included.
+    /// Returns the number of slots, including free ones.
     pub(super) fn len(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// The slots that hold a connection.
+    /// Iterates over the slots that have a connection.
     pub(super) fn taken_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
         self.slots
             .iter_mut()

@@ -1,9 +1,9 @@
 //! Moves bytes between the state machines of connections and their sockets, through TLS if the connection
 //! has TLS.
 //!
-//! An exchange counts as sent at the clock reading just before the call that hands its first byte to the
-//! kernel, because over loopback that call also runs the server's side of TCP. Bytes are encrypted before
-//! that, and received bytes are decrypted in the buffer that they were read into.
+//! The time at which an exchange is sent is read just before the call that hands its first byte to the kernel, because
+//! over loopback this call also runs TCP for the server. Bytes are encrypted before this reading. Received bytes are
+//! decrypted in place.
 
 use std::net::TcpStream;
 
@@ -24,8 +24,8 @@ use super::{Connections, Requester};
 const READS_IN_A_ROW: usize = 8;
 
 impl Slot {
-    /// Writes the machine's bytes until the kernel's buffer is full. Returns false if the connection has
-    /// failed; data that the server sent before must still be read, and the failure is reported after it.
+    /// Writes the machine's bytes until the kernel's buffer is full. Returns false if the connection has failed. Data
+    /// that the server sent before the failure must still be read; the failure is reported afterwards.
     fn write_plain(&mut self, context: &mut Context<'_>) -> bool {
         let Some(stream) = &self.stream else {
             return true;
@@ -54,9 +54,8 @@ impl Slot {
         true
     }
 
-    /// As [`Slot::write_plain`], through TLS. The machine's bytes are encrypted only after all earlier
-    /// ciphertext was written. So bytes that count as sent were handed to the kernel, except for those that
-    /// its buffer refused.
+    /// Like [`Slot::write_plain`], through TLS. The machine's bytes are encrypted only after all earlier ciphertext was
+    /// written. So bytes that count as sent were handed to the kernel, except for bytes that did not fit its buffer.
     fn write_sealed(&mut self, context: &mut Context<'_>) -> bool {
         let (Some(stream), Protection::Tls(tls)) = (&self.stream, &mut self.protection) else {
             return true;
@@ -94,7 +93,7 @@ impl Slot {
         true
     }
 
-    /// Writes the final messages before a connection is closed, if the kernel accepts them at once.
+    /// Writes the final messages before a connection is closed, if the kernel's buffer has space for them.
     pub(super) fn write_close_messages(&mut self, closes_tls: bool) {
         let Some(stream) = &self.stream else {
             return;
@@ -123,8 +122,8 @@ impl Slot {
 }
 
 impl Connections<'_> {
-    /// Writes the pending bytes of all connections, in the order in which they became pending, so that the
-    /// oldest due request does not wait for others.
+    /// Writes the pending bytes of all connections, in the order in which the connections became ready to write. So the
+    /// oldest due request is sent first.
     pub(crate) fn write_all(&mut self, requester: &mut impl Requester) {
         while let Some(place) = self.to_write.next() {
             self.slots[place].dirty = false;
@@ -150,8 +149,7 @@ impl Connections<'_> {
         }
     }
 
-    /// Continues reading the connection that has waited longest for another turn. Returns false if none
-    /// waits.
+    /// Reads again from the connection that has waited longest for another turn. Returns false if no connection waits.
     pub(crate) fn read_next(&mut self, requester: &mut impl Requester, buffer: &mut [u8]) -> bool {
         let Some(place) = self.to_read.next() else {
             return false;
@@ -161,8 +159,8 @@ impl Connections<'_> {
         true
     }
 
-    /// Reads the available data. A read that does not fill the buffer has emptied the socket, and the
-    /// poller reports later data. Only an EOF that was already reported must be read explicitly.
+    /// Reads the available data. A read that does not fill the buffer has emptied the socket; the poller then reports
+    /// later data. Only an EOF that the poller has already reported needs one more read.
     pub(super) fn read(
         &mut self,
         requester: &mut impl Requester,
@@ -223,7 +221,7 @@ impl Connections<'_> {
     /// Decrypts data received over TLS and passes it to the machine.
     fn open_sealed(&mut self, requester: &mut impl Requester, place: u32, bytes: &mut [u8]) {
         let slot = &mut self.slots[place];
-        // The session lends the decrypted data while the machine's events are handled.
+        // The TLS session is taken out of the slot while the machine handles the decrypted data.
         let Protection::Tls(mut tls) = std::mem::replace(&mut slot.protection, Protection::Lent)
         else {
             return;
@@ -240,7 +238,7 @@ impl Connections<'_> {
             return self.close_after_messages(place, end);
         }
         if let Err(failure) = outcome {
-            // The alert gives the server the reason.
+            // The alert notifies the server of the reason.
             slot.write_close_messages(false);
             return self.fail(requester, place, failure);
         }
@@ -269,8 +267,8 @@ impl Connections<'_> {
         }
     }
 
-    /// Handles data received during the TLS handshake. The server may send data as soon as it has finished
-    /// its part of the handshake. That data is passed on only after accepted early data is marked as sent.
+    /// Handles data received during the TLS handshake. The server may send data as soon as it has finished its part of
+    /// the handshake. This data is passed on after accepted early data is marked as sent.
     fn shake_hands(
         &mut self,
         requester: &mut impl Requester,
@@ -331,7 +329,7 @@ impl Connections<'_> {
     }
 }
 
-/// Calls write once; repeats the call only after a signal.
+/// Writes once; repeats the call only if a signal interrupted it.
 fn hand_over(stream: &TcpStream, bytes: &[u8]) -> Result<usize, Errno> {
     loop {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;

@@ -1,5 +1,5 @@
-//! Early data (0-RTT): a copy of the data that was sent before the handshake was complete, in case the
-//! server rejects it.
+//! Early data (0-RTT): a copy of the data that was sent before the handshake was complete. The copy is sent again if
+//! the server rejects early data.
 
 use std::io::IoSlice;
 
@@ -10,7 +10,7 @@ use fathometer_quic::stream::is_bidirectional;
 #[derive(Debug, Default)]
 pub(super) struct EarlyWrites(Vec<EarlyWrite>);
 
-/// One write to a stream. The write that opens a stream has no bytes.
+/// One write to a stream. A write without bytes opens the stream.
 #[derive(Debug, PartialEq, Eq)]
 struct EarlyWrite {
     stream: u64,
@@ -18,8 +18,7 @@ struct EarlyWrite {
     end: bool,
 }
 
-/// The server allows fewer streams or bytes than when it issued the ticket, which violates RFC 9000 section
-/// 7.4.1.
+/// The server allows fewer streams or bytes than when it issued the ticket. This violates RFC 9000 section 7.4.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReducedLimit;
 
@@ -35,7 +34,7 @@ impl EarlyWrites {
         self.0.push(EarlyWrite { stream, bytes, end });
     }
 
-    /// Sends the data again, on streams with the same numbers. QUIC has discarded the rejected streams.
+    /// Sends the data again, on streams with the same numbers; QUIC has discarded the rejected streams.
     pub(super) fn resend(self, connection: &mut Connection) -> Result<(), ReducedLimit> {
         for stream in self.streams() {
             if connection.open(is_bidirectional(stream)) != Some(stream) {
@@ -52,7 +51,7 @@ impl EarlyWrites {
         Ok(())
     }
 
-    /// The numbers of the streams that were opened; streams of one kind are opened in this order.
+    /// Returns the numbers of the streams that were opened. Streams of the same type must be opened in this order.
     fn streams(&self) -> Vec<u64> {
         let mut streams: Vec<u64> = self.0.iter().map(|write| write.stream).collect();
         streams.sort_unstable();

@@ -1,4 +1,4 @@
-//! The stream data on its way from QUIC to the HTTP/3 state machine.
+//! Passes stream data from QUIC to the HTTP/3 state machine.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,14 +14,14 @@ const READ_AT_ONCE: usize = 64 * 1024;
 
 /// The data of all streams that QUIC has received.
 ///
-/// A stream is read into `current` at its turn, and the machine handles those bytes until it can take no
-/// more. The remaining bytes wait in `parked` until the machine has the necessary part of the peer's field
-/// table; the stream is not read meanwhile. So the machine gets every byte of a stream once and in order.
+/// Data of one stream at a time is read into `current`, and the machine handles it until it needs more. If the machine
+/// waits for the peer's field table, the remaining bytes move to `parked`, and the stream is not read. So the machine
+/// gets every byte of a stream once and in order.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     /// Streams from which more may be read.
     unread: VecDeque<u64>,
-    /// Bytes that were read from a stream and not yet handled.
+    /// Bytes that were read from a stream and are not yet handled.
     current: Input,
     /// Data of streams that wait for the peer's field table.
     parked: BTreeMap<u64, Parked>,
@@ -34,11 +34,11 @@ struct Input {
     bytes: Vec<u8>,
     used: usize,
     end: StreamEnd,
-    /// Whether the machine can still take some of the bytes.
+    /// Whether the machine may still take some of the bytes.
     is_offered: bool,
 }
 
-/// The state of a stream after the bytes that were read from it.
+/// The state of a stream after the bytes that were already read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum StreamEnd {
     /// More data may follow.
@@ -46,11 +46,11 @@ enum StreamEnd {
     Open,
     /// The stream has ended.
     Finished,
-    /// The peer has reset it.
+    /// The peer has reset the stream.
     Reset(u64),
 }
 
-/// The bytes of a stream that the machine did not take, and the stream's end.
+/// The bytes of a stream that the machine has not taken, and the stream's end.
 #[derive(Debug, Default)]
 struct Parked {
     bytes: Vec<u8>,
@@ -59,7 +59,7 @@ struct Parked {
 
 /// An event of the machine, without its borrowed content.
 pub(super) enum Detached {
-    /// Any event but content.
+    /// Any event except content.
     Event(HttpEvent<'static>),
     /// A part of the content of a response, which [`Incoming::content`] returns.
     Content {
@@ -75,17 +75,17 @@ impl Incoming {
         self.unread.push_back(stream);
     }
 
-    /// Discards a stream from which the machine needs nothing more.
+    /// Discards a stream from which the machine needs no more data.
     pub(super) fn discard(&mut self, stream: u64) {
         self.parked.remove(&stream);
     }
 
-    /// The content of the [`Detached::Content`] that was returned last.
+    /// Returns the content of the last returned [`Detached::Content`].
     pub(super) fn content(&self, start: usize, length: usize) -> &[u8] {
         &self.current.bytes[start..start + length]
     }
 
-    /// Lets the machine handle the bytes that were read, until it can take no more.
+    /// Lets the machine handle the bytes that were read, until it needs more.
     pub(super) fn poll(&mut self, http: &mut Http, now: Instant) -> Option<Detached> {
         let input = &mut self.current;
         if !input.is_offered {
@@ -112,13 +112,13 @@ impl Incoming {
         None
     }
 
-    /// Resumes a stream that is no longer blocked, from its remaining bytes. Returns whether there was one.
+    /// Resumes a stream that is no longer blocked, from its remaining bytes. Returns whether there was such a stream.
     pub(super) fn resume_parked(&mut self, http: &mut Http) -> bool {
         let Some(stream) = http.poll_unblocked() else {
             return false;
         };
         let Parked { bytes, end } = self.parked.remove(&stream).unwrap_or_default();
-        // The stream may have more data than was read before.
+        // The stream may have more data that was not read.
         self.unread.push_back(stream);
         self.current = Input {
             stream,
@@ -130,8 +130,7 @@ impl Incoming {
         true
     }
 
-    /// Reads the next stream that may have data. Returns whether it had any. `windows` counts the bytes
-    /// read.
+    /// Reads the next stream that may have data. Returns whether it had data. `windows` counts the bytes read.
     pub(super) fn read_next(
         &mut self,
         connection: &mut Connection,
@@ -171,7 +170,7 @@ impl Incoming {
     }
 }
 
-/// An event without the data that it borrows from `input`.
+/// Detaches an event from the data that it borrows from `input`.
 fn detach(event: HttpEvent<'_>, input: &[u8]) -> Detached {
     match event {
         HttpEvent::Content { request, bytes } => Detached::Content {
@@ -182,7 +181,7 @@ fn detach(event: HttpEvent<'_>, input: &[u8]) -> Detached {
         other => Detached::Event(
             other
                 .without_content()
-                .expect("content was dealt with, and nothing else borrows"),
+                .expect("content is handled above, and no other event borrows"),
         ),
     }
 }

@@ -8,8 +8,8 @@
 //! 3. [`poll_event`](Http3Client::poll_event) until `None`, with new requests to [`http`](Http3Client::http) at
 //!    any time;
 //! 4. [`flush`](Http3Client::flush);
-//! 5. [`poll_timeout`](Http3Client::poll_timeout); at that time
-//!    [`handle_timeout`](Http3Client::handle_timeout), and events and a flush again.
+//! 5. [`poll_timeout`](Http3Client::poll_timeout); at that time    [`handle_timeout`](Http3Client::handle_timeout), and
+//!    events and a flush again.
 //!
 //! After [`connect`](Http3Client::connect) only a flush is needed.
 //!
@@ -46,15 +46,15 @@ use windows::Windows;
 
 pub use settings::ClientSettings;
 
-/// The number of receive calls before other connections get a turn.
+/// The number of receive calls of one turn, after which other connections are handled.
 const TURN: usize = 8;
 
 /// An event of a connection.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The handshake is complete. With early data, responses may have arrived before.
+    /// The handshake is complete. If early data was sent, responses may have arrived earlier.
     Established(&'a Handshake),
-    /// An event of the HTTP/3 state machine. Its `Closed` comes before the connection's.
+    /// An event of the HTTP/3 state machine. Its event `Closed` precedes [`Event::Closed`].
     Http(HttpEvent<'a>),
     /// The connection has ended. This is the last event. Call [`Http3Client::flush`] once more to send the
     /// remaining datagrams; then drop the client.
@@ -72,12 +72,12 @@ pub struct Http3Client {
     readable: bool,
     writable: bool,
     incoming: Incoming,
-    /// Data sent before the handshake was complete, in case the server rejects it.
+    /// Data sent before the handshake was complete. It is sent again if the server rejects it.
     early: Option<EarlyWrites>,
-    /// Whether all data waits for the handshake, even if early data is possible.
+    /// Whether all unsent data waits for the handshake, even if early data is possible.
     waits_for_handshake: bool,
     closed: Option<Closed>,
-    /// Whether all events were taken, including the connection's last event.
+    /// Whether all events were taken, including the last event.
     is_over: bool,
     overflowed: u32,
     received: Batches,
@@ -110,9 +110,9 @@ impl AsFd for Http3Client {
 }
 
 impl Http3Client {
-    /// Begins a connection, in the calling thread's network namespace. Nothing is sent before
-    /// [`flush`](Self::flush). `name` is the server's name, for its certificate. `source` sets the local
-    /// address and, unless zero, the local port. `qlog` gets the connection's qlog (JSON-SEQ).
+    /// Begins a connection, in the calling thread's network namespace. Nothing is sent before [`flush`](Self::flush).
+    /// `name` is the server's name in its certificate. `source` sets the local address and, unless zero, the local
+    /// port. `qlog` gets the connection's qlog (JSON-SEQ).
     pub fn connect(
         settings: &Arc<ClientSettings>,
         server: SocketAddr,
@@ -125,8 +125,8 @@ impl Http3Client {
         let socket = UdpSocket::connect(server, source, &settings.sockets.options())?;
         settings.tls.set_time(now);
         let length = settings.transport.identifier_length;
-        // Servers distinguish connections by the first identifiers that clients draw. Two clients that have
-        // the same seed at the same time differ in address or port, so both are mixed into the seed.
+        // Servers distinguish connections by the first connection identifiers that clients choose at random. Two
+        // clients that use the same seed at the same time differ in address or port, so the seed includes both.
         let seed = seed.stream(&socket.local_address().to_string());
         let mut endpoint = Endpoint::client(length, socket.is_unfragmented(), seed);
         let key = endpoint
@@ -170,7 +170,7 @@ impl Http3Client {
         self.writable |= writable;
     }
 
-    /// Receives datagrams for one turn. Returns whether there may be more.
+    /// Receives datagrams, for one turn. Returns whether more may be ready.
     pub fn receive(&mut self, buffer: &mut ReceiveBuffer, now: Instant) -> bool {
         if !self.is_established() {
             self.settings.tls.set_time(now);
@@ -182,8 +182,7 @@ impl Http3Client {
             match self.socket.receive(buffer) {
                 Ok(None) => self.readable = false,
                 Ok(Some(more)) => {
-                    // A call that did not fill the buffer has emptied the socket, and the poll reports
-                    // later datagrams.
+                    // A call that did not fill the buffer has emptied the socket; the poll reports later datagrams.
                     self.readable = more;
                     self.received.receive_calls += 1;
                     for received in buffer.iter() {
@@ -208,29 +207,29 @@ impl Http3Client {
         self.readable
     }
 
-    /// The HTTP/3 state machine, for making requests at any time. Requests are sent by the next
+    /// Returns the HTTP/3 state machine, to which requests may be passed at any time. They are sent by the next
     /// [`flush`](Self::flush), or as soon as the handshake is complete.
     pub fn http(&mut self) -> &mut Http {
         &mut self.http
     }
 
-    /// The HTTP/3 state machine, for reading its state.
+    /// Returns the HTTP/3 state machine, for reading its state.
     pub fn http_ref(&self) -> &Http {
         &self.http
     }
 
-    /// Whether requests made now can be sent before the handshake is complete (0-RTT).
+    /// Returns whether requests made now can be sent before the handshake is complete (0-RTT).
     pub fn can_send_early(&self) -> bool {
         self.early.is_some() && !self.waits_for_handshake
     }
 
-    /// Delays all data that is not sent yet until the handshake is complete. Early data may be replayed,
-    /// which is not safe for every request.
+    /// Delays all unsent data until the handshake is complete, because early data may be replayed, which is not safe
+    /// for every request.
     pub fn wait_for_handshake(&mut self) {
         self.waits_for_handshake = true;
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self, now: Instant) -> Option<Event<'_>> {
         Some(match self.advance(now)? {
             Step::Established => Event::Established(self.handshake.as_ref()?),
@@ -258,8 +257,8 @@ impl Http3Client {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) must be called if nothing else happens before. The
-    /// time changes with every event. With pacing, it may be only microseconds away.
+    /// Returns the time at which [`handle_timeout`](Self::handle_timeout) must be called if there is no earlier event.
+    /// The time changes with every event. With pacing, it may be only microseconds later.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         if self.is_over {
             return None;
@@ -282,12 +281,12 @@ impl Http3Client {
         self.close_with(ErrorCode::NO_ERROR, now);
     }
 
-    /// The figures of the handshake, once it is complete.
+    /// Returns the figures of the handshake, once it is complete.
     pub fn handshake(&self) -> Option<&Handshake> {
         self.handshake.as_ref()
     }
 
-    /// Statistics from the start until now, or until the connection ended.
+    /// Returns the statistics from the start until now, or until the connection ended.
     pub fn statistics(&self) -> Statistics {
         match self.endpoint.get(self.key) {
             Some(connection) => connection.statistics(),
@@ -295,13 +294,13 @@ impl Http3Client {
         }
     }
 
-    /// The number of datagrams that the kernel discarded because this client did not read them in time; the
+    /// Returns the number of datagrams that the kernel discarded because this client did not read them in time. The
     /// path did not cause these losses.
     pub fn overflowed(&self) -> u32 {
         self.overflowed
     }
 
-    /// The number of system calls and buffers that have carried datagrams so far.
+    /// Returns the number of system calls and buffers that have carried datagrams until now.
     pub fn batches(&self) -> Batches {
         Batches {
             send_calls: self.outbox.calls,
@@ -310,32 +309,32 @@ impl Http3Client {
         }
     }
 
-    /// The numbers of datagrams that the kernel did not send.
+    /// Returns the numbers of datagrams that the kernel did not send.
     pub fn local_losses(&self) -> LocalLosses {
         self.outbox.losses
     }
 
-    /// Whether the connection has ended, even if some of its events are not taken yet.
+    /// Returns whether the connection has ended, even if some of its events are not yet taken.
     pub fn has_ended(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// Why the connection failed; `None` if it has not failed, or if this side closed it.
+    /// Returns the reason for which the connection failed; `None` if it has not failed, or if this client closed it.
     pub fn failure(&self) -> Option<Failure> {
         self.closed.as_ref()?.failure
     }
 
-    /// Whether the connection is established.
+    /// Returns whether the connection is established.
     pub fn is_established(&self) -> bool {
         self.handshake.is_some()
     }
 
-    /// The local address and port.
+    /// Returns the local address and port.
     pub fn local_address(&self) -> SocketAddr {
         self.socket.local_address()
     }
 
-    /// Advances until there is an event.
+    /// Advances the connection until there is an event.
     fn advance(&mut self, now: Instant) -> Option<Step> {
         if self.is_over {
             return None;
@@ -366,7 +365,7 @@ impl Http3Client {
         }
     }
 
-    /// Reads the next stream that may have data. Returns whether it had any.
+    /// Reads the next stream that may have data. Returns whether it had data.
     fn read_next(&mut self, now: Instant) -> bool {
         let windows = self.windows.as_deref_mut();
         let connection = self.endpoint.get_mut(self.key);
@@ -402,7 +401,7 @@ impl Http3Client {
     fn note_closed(&mut self, closed: Closed, now: Instant) {
         match (closed.by, closed.kind) {
             (Closer::Peer, CloseKind::Application) => self.http.handle_peer_close(closed.code, now),
-            // The idle timeout that both sides agreed on ended a connection without requests.
+            // The negotiated idle timeout has ended a connection without requests.
             (Closer::Silence, _) if self.is_established() && self.http.outstanding() == 0 => {
                 self.http.handle_peer_close(ErrorCode::NO_ERROR.0, now);
             }
@@ -415,7 +414,7 @@ impl Http3Client {
         self.closed.get_or_insert(closed);
     }
 
-    /// Performs the machine's actions on streams and the connection.
+    /// Performs the machine's actions on streams and on the connection.
     fn act(&mut self, now: Instant) {
         while let Some(action) = self.http.poll_action() {
             let connection = self.endpoint.get_mut(self.key);
@@ -445,7 +444,7 @@ impl Http3Client {
         if self.closed.is_some() {
             return;
         }
-        // The program that listened there has exited, and its connection state is lost.
+        // The server program has exited, so its connection state is lost.
         let failure = match failure {
             Failure::Refused if self.is_established() => Failure::Reset,
             other => other,
@@ -470,13 +469,13 @@ impl Http3Client {
         if let Err(ReducedLimit) = early.resend(connection) {
             self.fail(
                 Failure::BadResponse,
-                "the server reduced a limit that it had granted",
+                "the server reduced a limit that it had granted for early data",
                 now,
             );
         }
     }
 
-    /// Passes the output of HTTP/3 to QUIC, for one turn. Returns whether more output is left.
+    /// Passes the output of the HTTP/3 state machine to QUIC, for one turn. Returns whether output remains.
     fn feed(&mut self, now: Instant) -> bool {
         if self.closed.is_some() {
             return false;

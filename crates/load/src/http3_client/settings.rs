@@ -11,7 +11,7 @@ use fathometer_sys::udp::ReceiveBuffer;
 /// The settings of connections. Connections with the same settings share their session tickets.
 #[derive(Debug, Clone)]
 pub struct ClientSettings {
-    /// Kept to update the time in it: QUIC has no TLS session that does so.
+    /// The TLS settings, whose time must be updated here, because QUIC connections have no TLS session that updates it.
     pub(super) tls: Arc<fathometer_tls::ClientSettings>,
     pub(super) quic_tls: ClientTls,
     pub(super) transport: TransportSettings,
@@ -20,7 +20,8 @@ pub struct ClientSettings {
 }
 
 impl ClientSettings {
-    /// Settings with these TLS settings. The protocol (ALPN) is always `h3`, whatever the TLS settings say.
+    /// Creates settings with these TLS settings. The protocol (ALPN) is always `h3`; the ALPN names in `tls` are
+    /// ignored.
     pub fn new(
         tls: &Arc<fathometer_tls::ClientSettings>,
         transport: TransportSettings,
@@ -36,7 +37,7 @@ impl ClientSettings {
         })
     }
 
-    /// A receive buffer that suits the sockets; one buffer per loop is enough.
+    /// Creates a receive buffer that fits the sockets; one buffer per loop is enough.
     pub fn receive_buffer(&self) -> ReceiveBuffer {
         ReceiveBuffer::new(self.sockets.coalescing)
     }

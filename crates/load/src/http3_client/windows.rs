@@ -1,10 +1,10 @@
 //! Records when the server waited for a QUIC flow-control window that this client had granted (RFC 9000
 //! section 4.1).
 //!
-//! The QUIC machine reports neither its windows nor its frames, so this module repeats its computation:
-//! each byte that is read frees a byte of the stream's window and of the connection's window. When an
-//! eighth of a window is freed, the next packet raises the limit by the freed bytes. A test compares the
-//! number of these announcements with the number of frames sent.
+//! The QUIC state machine does not report its windows or frames, so this module repeats the computation. Each byte that
+//! is read frees a byte of the stream's window and of the connection's window. When an eighth of a window is freed, the
+//! next packet raises the limit by the freed bytes. A test compares the number of these announcements with the number
+//! of frames sent.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use fathometer_quic::TransportSettings;
 
 use super::Http3Client;
 
-/// A window's limit is announced when one part in this many of the window is freed.
+/// A new limit is announced when this fraction (one eighth) of the window is freed.
 const ANNOUNCED_PART: u64 = 8;
 
 /// The windows of one connection.
@@ -24,15 +24,15 @@ pub(super) struct Windows {
     connection_window: u64,
     /// Bytes read on all streams since the connection's limit was last announced.
     freed: u64,
-    /// Bytes read on each stream since its limit was last announced, for streams whose end is not known.
+    /// Bytes read on each stream since its limit was last announced. Streams whose end was received are excluded.
     streams: HashMap<u64, u64>,
     waits: WindowWaits,
-    /// The numbers of announced limits: of streams, and of the connection.
+    /// The numbers of announced limits: for streams, and for the connection.
     announced: (u64, u64),
 }
 
 impl Windows {
-    /// The windows of a new connection with these settings. Without a connection window, only the stream
+    /// Creates the windows of a new connection with these settings. Without a connection window, only the stream
     /// windows are tracked.
     pub(super) fn new(transport: &TransportSettings, now: Instant) -> Windows {
         let connection_window = transport
@@ -48,7 +48,7 @@ impl Windows {
         }
     }
 
-    /// Records that bytes of a stream were read; `has_ended` if no more follow.
+    /// Records that bytes of a stream were read. `has_ended`: no more bytes follow.
     pub(super) fn read(&mut self, stream: u64, bytes: u64, has_ended: bool, now: Instant) {
         self.freed += bytes;
         let Some(request) = request(stream) else {
@@ -71,7 +71,7 @@ impl Windows {
         }
     }
 
-    /// Records that packets that may announce limits are sent now.
+    /// Records that packets are sent now, which may announce limits.
     pub(super) fn sent(&mut self, now: Instant) {
         if self.freed >= self.connection_window / ANNOUNCED_PART {
             self.waits.grant(self.freed, now);
@@ -92,39 +92,38 @@ impl Windows {
         }
     }
 
-    /// The waits since the last call.
+    /// Returns the waits since the last call.
     pub(super) fn take(&mut self) -> Vec<WindowWait> {
         self.waits.take()
     }
 
-    /// The numbers of limits announced: of streams, and of the connection.
+    /// Returns the numbers of announced limits: for streams, and for the connection.
     pub(super) fn announced(&self) -> (u64, u64) {
         self.announced
     }
 }
 
-/// The request of a stream: the client's bidirectional streams are 0, 4, 8 … (RFC 9000 section 2.1), and
-/// each carries one request.
+/// Returns the request of a stream. The client's bidirectional streams are 0, 4, 8 … (RFC 9000 section 2.1), and each
+/// carries one request.
 fn request(stream: u64) -> Option<RequestId> {
     let number = u32::try_from(stream / 4).ok()?;
     stream.is_multiple_of(4).then_some(RequestId(number))
 }
 
 impl Http3Client {
-    /// Starts recording when the server waits for a window of this client
-    /// ([`take_window_waits`](Self::take_window_waits)). Call it before anything is received.
+    /// Starts recording the server's waits for a window of this client
+    /// ([`take_window_waits`](Self::take_window_waits)). Call this before anything is received.
     pub fn record_window_waits(&mut self, now: Instant) {
         self.windows = Some(Box::new(Windows::new(&self.settings.transport, now)));
     }
 
-    /// The waits of the server for windows of this client since the last call; empty unless waits are
-    /// recorded.
+    /// Returns the server's waits for windows of this client since the last call; empty unless waits are recorded.
     pub fn take_window_waits(&mut self) -> Vec<WindowWait> {
         let windows = self.windows.as_mut();
         windows.map(|windows| windows.take()).unwrap_or_default()
     }
 
-    /// The numbers of limits that this client has announced, of streams and of the connection; zero unless
+    /// Returns the numbers of limits that this client has announced, for streams and for the connection; zero unless
     /// waits are recorded.
     pub fn announced_limits(&self) -> (u64, u64) {
         let windows = self.windows.as_ref();
@@ -164,7 +163,7 @@ mod tests {
         windows.read(0, 1, false, at(3));
         windows.sent(at(4));
         assert_eq!(windows.announced(), (1, 0));
-        // The server stops at the first limit, 8 000, and continues a round trip after the announcement of 9 000.
+        // The server stops at the first limit, 8000, and continues one round trip after the limit of 9000 is announced.
         windows.read(0, 7_000, false, at(5));
         windows.sent(at(6));
         windows.read(0, 500, false, at(44));
@@ -188,7 +187,7 @@ mod tests {
     #[test]
     fn the_connections_window_counts_streams_without_a_request() {
         let mut windows = windows(1 << 20, 1_000);
-        // The server's control stream.
+        // Stream 3 is the server's control stream.
         windows.read(3, 400, false, at(1));
         windows.read(0, 600, false, at(2));
         windows.sent(at(3));

@@ -1,4 +1,4 @@
-//! Sums over the slices of a side: rounds, and blocks of rounds, each of which gives one sample per metric.
+//! Sums over the slices of a side, for rounds and for blocks of rounds. Each block gives one sample per metric.
 
 use std::time::Duration;
 
@@ -12,14 +12,15 @@ use crate::health::examine_sum;
 /// Consecutive rounds that give one pair of samples.
 #[derive(Debug, Default)]
 pub(super) struct Block {
-    /// The baseline and the other server, in this order.
+    /// The sums of the baseline and of the other server, in this order.
     sides: [Sums; 2],
-    /// Time since the block's first slice began.
+    /// The time since the block's first slice began.
     length: Duration,
 }
 
 impl Block {
-    /// Adds a round: to the last block if that block is shorter than `length`, otherwise as a new block.
+    /// Adds a round. If the last block is shorter than `length`, the round is added to it; otherwise it becomes a new
+    /// block.
     pub(super) fn add(blocks: &mut Vec<Block>, round: Block, length: Duration) {
         match blocks.last_mut().filter(|block| block.length < length) {
             Some(block) => block.merge(&round),
@@ -27,7 +28,7 @@ impl Block {
         }
     }
 
-    /// Merges the last block with the one before it, if it is shorter than half of `length`.
+    /// Merges the last block into the previous block if it is shorter than half of `length`.
     pub(super) fn finish(blocks: &mut Vec<Block>, length: Duration) {
         if blocks.len() > 1
             && let Some(last) = blocks.pop_if(|block| 2 * block.length < length)
@@ -62,13 +63,13 @@ struct Sums {
     window: Window,
     /// CPU time of the generator.
     generator_cpu: Duration,
-    /// Time in which the busiest thread of each slice was not waiting.
+    /// The time in which the busiest thread of each slice was not waiting.
     busy: Duration,
-    /// The stolen share of the machine's time, multiplied by the lengths of the slices.
+    /// The share of steal multiplied by the lengths of the slices.
     stolen: Duration,
     /// CPU time of the servers.
     server_cpu: Duration,
-    /// Exchanges in the time in which that CPU time was spent.
+    /// Exchanges in the time to which `server_cpu` applies.
     server_exchanges: f64,
 }
 
@@ -94,7 +95,8 @@ impl Sums {
             busy: length.mul_f64(workers.fold(0.0, f64::max)),
             stolen: length.mul_f64(generator.steal.clamp(0.0, 1.0)),
             server_cpu: server.map(|used| used.cpu).unwrap_or_default(),
-            // The readings may be late, so the number of exchanges is the rate times the time between them.
+            // The CPU time may be read late, so the number of exchanges is the rate times the time between the two
+            // readings.
             server_exchanges: server.map_or(0.0, |used| rate * used.length.as_secs_f64()),
         });
     }
@@ -125,7 +127,7 @@ impl Sums {
         self.window.ended.completed as f64 / self.window.duration.as_secs_f64()
     }
 
-    /// A percentile of the latency, in ms.
+    /// Returns a percentile of the latency, in ms.
     fn percentile(&self, quantile: f64) -> f64 {
         let time = self.window.latency.corrected.quantile(quantile);
         time.map_or(f64::NAN, |time| 1e3 * time.as_secs_f64())
@@ -136,18 +138,18 @@ impl Sums {
         mean.map_or(f64::NAN, |time| 1e3 * time.as_secs_f64())
     }
 
-    /// The generator's CPU time per exchange, in µs.
+    /// Returns the generator's CPU time per exchange, in µs.
     fn generator_cost(&self) -> f64 {
         let ended = &self.window.ended;
         1e6 * self.generator_cpu.as_secs_f64() / (ended.completed + ended.failed) as f64
     }
 
-    /// The servers' CPU time per exchange, in µs.
+    /// Returns the servers' CPU time per exchange, in µs.
     fn server_cost(&self) -> f64 {
         1e6 * self.server_cpu.as_secs_f64() / self.server_exchanges
     }
 
-    /// Exchanges that ended or were given up.
+    /// Returns the number of exchanges that ended or were given up.
     fn attempts(&self) -> u64 {
         let counts = &self.window.counts;
         counts.completed + counts.failed() + counts.unfinished
@@ -159,7 +161,7 @@ impl Sums {
     }
 }
 
-/// Why machine noise makes a side INVALID, over all of its slices.
+/// Returns the reasons for which noise makes a side INVALID, over all of its slices.
 pub(super) fn noise(blocks: &[Block], side: usize, kind: &LoopKind) -> Vec<String> {
     let mut all = Sums::default();
     blocks
@@ -175,13 +177,13 @@ pub(super) fn noise(blocks: &[Block], side: usize, kind: &LoopKind) -> Vec<Strin
         ..Generator::default()
     };
     match all.window.duration.is_zero() {
-        // There is no valid round; that is reported elsewhere.
+        // Without a valid round there is nothing to examine; the missing rounds are reported elsewhere.
         true => Vec::new(),
         false => examine_sum(&all.window, &generator, kind).reasons,
     }
 }
 
-/// The metrics of a side, each with one sample per block. `has_programs`: the servers' CPU time was read.
+/// Returns the metrics of a side, each with one sample per block. `has_programs`: the servers' CPU time was read.
 pub(super) fn metrics(blocks: &[Block], side: usize, has_programs: bool) -> Vec<Metric> {
     let of = |value: &dyn Fn(&Sums) -> f64| -> Vec<f64> {
         let blocks = blocks.iter();
@@ -196,7 +198,7 @@ pub(super) fn metrics(blocks: &[Block], side: usize, has_programs: bool) -> Vec<
     let cpu = of(&Sums::generator_cost);
     metrics.push(metric("generator-cpu", "µs/exchange", Better::Neither, cpu));
     let cpu = of(&Sums::server_cost);
-    // A server that uses no CPU time in a block is not among `programs`.
+    // A server that uses no CPU time in a block is not one of `programs`.
     if has_programs && cpu.iter().all(|cost| cost.is_finite() && *cost > 0.0) {
         metrics.push(metric("server-cpu", "µs/exchange", Better::Lower, cpu));
     }

@@ -1,15 +1,14 @@
-//! Two servers, measured in turn so that the drift of the machine cancels.
+//! Measures two servers alternately, so that the drift of the machine cancels.
 //!
-//! The test is a sequence of rounds. A round has four short slices in the order baseline, other, other,
-//! baseline (ABBA) or the mirror image, drawn by the seed. A drift that is linear within a round cancels,
-//! and a periodic disturbance cannot stay in phase with the random order. The rounds of about a second form
-//! a block (`block.rs`); a block gives one pair of samples of each metric.
+//! The test is a sequence of rounds. A round has four short slices in the order baseline, other, other, baseline (ABBA)
+//! or the mirror image, selected at random by the seed. A drift that is linear within a round cancels, and a periodic
+//! disturbance cannot stay in phase with the random order. The rounds of about one second form a block (`block.rs`),
+//! which gives one pair of samples per metric.
 //!
-//! Slices are short because the speed of a machine changes on every scale of time: the shorter the slices,
-//! the more both sides are affected alike. Each slice opens its own connections. Connections that are kept
-//! through the test stay on the event loop and processor that the server's kernel chose once, and the
-//! difference between two sets of connections (more than 1 % of the CPU time per exchange) would be taken
-//! for a difference between the servers.
+//! Slices are short because the speed of a machine changes on every time scale: the shorter the slices, the more
+//! equally both sides are affected. Each slice opens new connections. A connection stays on the event loop and
+//! processor that the server's kernel chose at first. Two sets of connections can differ by more than 1 % in CPU time
+//! per exchange; with connections that persist through the test, this would appear as a difference between the servers.
 //!
 //! Each round pins the generator's threads to the next processors. Without this, the kernel may run one
 //! server on the generator's processor and the other elsewhere for the whole test, and no order of slices
@@ -34,9 +33,9 @@ use crate::{LoadError, Options};
 
 /// The order of the slices of a round; true is the baseline.
 const ORDER: [bool; 4] = [true, false, false, true];
-/// The number of blocks of a test that is long enough.
+/// The target number of blocks of a test.
 const BLOCKS: u32 = 20;
-/// The longest block, unless a single round is longer.
+/// The maximum length of a block, unless a single round is longer.
 const LONGEST_BLOCK: Duration = Duration::from_secs(1);
 
 /// A server of the test.
@@ -53,8 +52,8 @@ pub struct Server<'a> {
 pub struct Test<'a> {
     /// The baseline and the other server, in this order.
     pub servers: [Server<'a>; 2],
-    /// The root processes (IDs) of the servers. Their CPU time, including descendants, is compared; if empty, CPU
-    /// time is not compared.
+    /// The root processes (IDs) of the servers. Their CPU time, including descendants, is compared. If empty, CPU time
+    /// is not compared.
     pub programs: &'a [u32],
     /// The length of the test.
     pub length: Duration,
@@ -70,19 +69,18 @@ pub struct Rounds {
     blocks: Vec<Block>,
     /// The number of valid rounds.
     valid: usize,
-    /// Why the other rounds are INVALID, one reason for each.
+    /// The reasons why rounds are INVALID, one for each such round.
     invalid: Vec<String>,
     /// The kind of loop that generated the requests.
     kind: Option<LoopKind>,
-    /// Why other programs make the test INVALID.
+    /// The reason if the CPU time of other programs makes the test INVALID.
     contention: Option<String>,
 }
 
 impl Test<'_> {
     /// Measures until the end of the test; `None` if the test was interrupted.
     ///
-    /// # Errors
-    /// If a slice cannot be measured at all.
+    /// # Errors If a slice fails.
     pub fn measure(
         &self,
         clock: Clock,
@@ -144,7 +142,7 @@ impl Test<'_> {
         Ok(Some(rounds))
     }
 
-    /// The lengths of slices, derived from one long slice of each side; `None` if the test was interrupted.
+    /// Computes the lengths of slices from one long slice of each side; `None` if the test was interrupted.
     fn lengths(
         &self,
         clock: Clock,
@@ -169,7 +167,7 @@ impl Test<'_> {
         }))
     }
 
-    /// The comparison of all valid rounds. A change within `equal` (a share) counts as no change.
+    /// Compares the servers over all valid rounds. A change within `equal` (a share) counts as no change.
     pub fn compare(&self, rounds: Rounds, equal: f64) -> Comparison {
         let dropped = rounds.invalid.len();
         let Rounds {
@@ -179,7 +177,7 @@ impl Test<'_> {
             kind,
             contention,
         } = rounds;
-        // A few rounds may be left out, because both sides lose the same number of slices.
+        // A few rounds may be excluded, because both sides lose the same number of slices.
         if 2 * valid > dropped {
             invalid.clear();
         }
@@ -204,13 +202,13 @@ impl Test<'_> {
 }
 
 impl Rounds {
-    /// A message with the number of INVALID rounds, which are left out, and the first reason; `None` if all
+    /// Returns a message with the number of INVALID rounds, which are excluded, and the first reason; `None` if all
     /// rounds are valid.
     pub fn left_out(&self) -> Option<String> {
         let dropped = self.invalid.len();
         let reason = self.invalid.first()?;
         Some(format!(
-            "{dropped} of {} rounds are INVALID and left out: {reason}",
+            "{dropped} of {} rounds are INVALID and excluded: {reason}",
             dropped + self.valid
         ))
     }

@@ -1,8 +1,7 @@
-//! The CPU time that other programs of this machine use during a test.
+//! The CPU time that other programs on this machine use during a test.
 //!
-//! While other programs ran, one of two equal servers was slower by a tenth for a minute; interleaving
-//! cannot remove this. The probable cause is that the kernel leaves a server's threads on a contended
-//! processor.
+//! In one experiment, other programs made one of two equal servers slower by a tenth for a minute. Interleaving cannot
+//! remove this effect. The probable cause is that the kernel leaves a server's threads on a contended processor.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use fathometer_sys::clock::process_cpu_time;
 use fathometer_sys::machine::CpuTimes;
 use fathometer_sys::probe::cpu_time;
 
-/// The largest share of the processors' time that other programs may use.
+/// The largest share of the machine's CPU time that other programs may use.
 const MOST: f64 = 0.1;
 
 /// Readings at the start of a test.
@@ -20,8 +19,7 @@ pub(super) struct Neighbours {
 }
 
 impl Neighbours {
-    /// Takes the first readings; `None` if the servers' processes are not known, or the kernel has no such
-    /// figures.
+    /// Takes the first readings; `None` if the servers' processes are not known, or the kernel has no such figures.
     pub(super) fn start(programs: &[u32]) -> Option<Neighbours> {
         let machine = (!programs.is_empty()).then(CpuTimes::read)??;
         let own = own(programs);
@@ -34,7 +32,7 @@ impl Neighbours {
         let share = share(CpuTimes::read()?.since(self.machine), spent)?;
         (share > MOST).then(|| {
             format!(
-                "programs other than the generator and the servers used {:.0} % of the processors' time (limit {:.0} \
+                "programs other than the generator and the servers used {:.0} % of the CPU time (limit {:.0} \
                  %): repeat the test when they have exited",
                 100.0 * share,
                 100.0 * MOST
@@ -49,7 +47,7 @@ fn own(programs: &[u32]) -> Duration {
     process_cpu_time() + servers
 }
 
-/// The share of the machine's time that other programs used; `None` if no time passed.
+/// Returns the share of the machine's time that other programs used; `None` if no time passed.
 fn share(machine: CpuTimes, own: Duration) -> Option<f64> {
     let busy = machine.user + machine.system;
     let all = busy + machine.idle + machine.steal;

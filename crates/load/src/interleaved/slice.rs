@@ -13,9 +13,9 @@ use fathometer_workload::plan::{Choice, Plan};
 use crate::timeline::Part;
 use crate::{Ensemble, Limit, LoadError, Options, is_noise, run};
 
-/// The time between the readiness of the loops and the start of the test, as in any load test.
+/// The time from the moment when all loops are ready to the start of the test, as in any load test.
 const START: Duration = Duration::from_millis(2);
-/// Number of mean response times that a slice lasts, up to the longest slice.
+/// The length of a slice as a multiple of the mean response time, up to the longest slice.
 const RESPONSES: u32 = 50;
 
 /// The lengths of a slice.
@@ -39,7 +39,7 @@ impl Lengths {
         window: Duration::from_millis(400),
     };
 
-    /// The lengths that a server needs: a window of many response times, and a warm-up in which all
+    /// Computes the lengths that a server needs: a window of many response times, and a warm-up in which all
     /// connections are opened.
     pub(super) fn needed(slice: &Slice, plan: &Plan) -> Lengths {
         if plan.sessions.off.is_some() || matches!(plan.choice, Choice::Scripts(_)) {
@@ -62,7 +62,7 @@ impl Lengths {
         Lengths { warm_up, window }
     }
 
-    /// The longer of the two, separately for the warm-up and the window.
+    /// Returns the larger warm-up and the larger window of the two.
     pub(super) fn max(self, other: Lengths) -> Lengths {
         Lengths {
             warm_up: self.warm_up.max(other.warm_up),
@@ -81,7 +81,7 @@ impl Lengths {
 pub(super) struct Slice {
     /// The load test.
     pub(super) result: LoadResult,
-    /// CPU time of the servers, and the time in which they spent it; `None` if there are no servers to
+    /// CPU time of the servers, and the length of the time in which it was used; `None` if there are no servers to
     /// read.
     pub(super) server: Option<CpuUse>,
 }
@@ -95,8 +95,8 @@ pub(super) struct CpuUse {
     pub(super) cpu: Duration,
 }
 
-/// Measures a slice. The inner error is the reason if the slice is INVALID; machine noise is judged over
-/// all slices of a side.
+/// Measures a slice. The inner error is the reason why the slice is INVALID. Noise is examined over all slices of a
+/// side.
 pub(super) fn measure(
     lengths: Lengths,
     mut options: Options,
@@ -136,7 +136,7 @@ pub(super) fn measure(
 }
 
 impl Slice {
-    /// The kind of loop that generated the requests.
+    /// Returns the kind of loop that generated the requests.
     pub(super) fn kind(&self) -> LoopKind {
         self.result.setup.kind.clone()
     }
@@ -148,7 +148,7 @@ fn cpu_use(clock: Clock, programs: &[u32], from: Instant, to: Instant) -> CpuUse
         thread::sleep(at.since(clock.now()));
         let before = clock.now();
         let cpu: Duration = programs.iter().map(|pid| cpu_time(*pid)).sum();
-        // Reading takes some time, which is the same at both ends.
+        // A reading takes the same time at both ends, so the length is correct.
         (before, cpu)
     };
     let (from, cpu_before) = read_at(from);
@@ -159,7 +159,7 @@ fn cpu_use(clock: Clock, programs: &[u32], from: Instant, to: Instant) -> CpuUse
     }
 }
 
-/// Sets the start of a slice's test and reports it to the reader of CPU times.
+/// Sets the start of a slice's test, and reports it to the reader of CPU times.
 struct Starter {
     clock: Clock,
     starts: Sender<Instant>,

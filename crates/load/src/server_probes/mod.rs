@@ -1,4 +1,4 @@
-//! Probes of a server under load on this machine.
+//! Probes a server under load on this machine.
 
 mod targets;
 
@@ -19,7 +19,7 @@ use fathometer_sys::{Clock, Namespace};
 
 pub use self::targets::{Target, process_name, processes_of};
 
-/// Why a server cannot be probed.
+/// The reason why a server cannot be probed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// No process has this ID.
@@ -28,7 +28,7 @@ pub enum ProbeError {
          or --probe here for the machine alone"
     )]
     NoProcess(u32),
-    /// There is no process in this control group.
+    /// The control group has no processes.
     #[error(
         "no process of this machine is in a control group {0}: see `systemctl status {0}`, or give the ID of the \
          server's first process"
@@ -41,13 +41,13 @@ pub enum ProbeError {
 
 /// The time between two readings for a server with few processes.
 const PERIOD: Duration = Duration::from_millis(100);
-/// A reading may take at most 1/50 of the period, by the cost estimated at the start.
+/// The largest share of the period that a reading may take is 1/50, by the estimate at the start.
 const READINGS_OF_WORK: u32 = 50;
-/// The maximum period, so that readings fall close to the ends of a window of a few seconds.
+/// The maximum period. A longer period would place readings far from the ends of a window of a few seconds.
 const LONGEST_PERIOD: Duration = Duration::from_secs(1);
-/// The name shown for the network namespace of this process.
+/// The display name for the network namespace of this process.
 const HERE: &str = "this network namespace";
-/// Added to the period for each process of the server, so that reading all processes takes about 1 % of a
+/// The time added to the period for each process of the server, so that reading all processes uses about 1 % of one
 /// processor.
 const PERIOD_A_PROCESS: Duration = Duration::from_millis(20);
 
@@ -55,7 +55,7 @@ const PERIOD_A_PROCESS: Duration = Duration::from_millis(20);
 pub struct Probes {
     sampler: Sampler,
     clock: Clock,
-    /// For each network namespace, whether the generator is in it.
+    /// For each network namespace, whether the generator runs in it.
     own: Vec<bool>,
     /// The control groups that limit the programs, each listed once.
     groups: Vec<LimitingGroups>,
@@ -135,12 +135,12 @@ impl Probes {
         }))
     }
 
-    /// The time that it takes now to list the sockets of this machine. The kernel walks through the sockets
-    /// of all processes.
+    /// Measures the time needed to list the sockets of this machine. The kernel iterates over the sockets of all
+    /// processes.
     fn cost_of_a_table(clock: Clock) -> Result<Duration, ProbeError> {
         let mut probe = NetworkProbe::open_here()?;
         let before = clock.now();
-        // If listing is not permitted, it costs nothing, and the readings report why the table is missing.
+        // If listing is not permitted, it takes no time, and the readings report why the table is missing.
         let _ = probe.table();
         Ok(clock.now().since(before))
     }
@@ -235,7 +235,7 @@ fn program(name: &str, tree: &ProcessTree, step: &Step) -> ProgramProbes {
     }
 }
 
-/// A share of the exact CPU time, split in the ratio of the kernel's tick counts.
+/// Returns a share of the exact CPU time, divided in the ratio of the kernel's tick counts.
 fn split(tree: &ProcessTree, part: Duration) -> f64 {
     let ticks = (tree.user + tree.system).as_secs_f64();
     match ticks > 0.0 {

@@ -1,4 +1,4 @@
-//! The targets of probes: processes, units, or the machine alone.
+//! The targets of probes: processes, units, or only the machine.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ pub enum Target {
     Here,
     /// The machine, and a process with all its descendants and its network namespace.
     Process(u32),
-    /// The processes of a service or container: a control group's name, as in `nginx.service`.
+    /// The processes of a service or container: the name of a control group, such as `nginx.service`.
     Unit(String),
 }
 
@@ -39,9 +39,10 @@ impl FromStr for Target {
     }
 }
 
-/// The processes of the targets; `None` stands for this network namespace alone.
+/// Returns the processes of the targets; `None` means only this network namespace.
 ///
 /// # Errors
+///
 /// If a unit has no processes.
 pub fn processes_of(targets: &[Target]) -> Result<Vec<Option<u32>>, ProbeError> {
     let mut processes = Vec::new();
@@ -61,9 +62,10 @@ pub fn processes_of(targets: &[Target]) -> Result<Vec<Option<u32>>, ProbeError> 
     Ok(processes)
 }
 
-/// Name and ID of a process, as in `nginx (process 4711)`.
+/// Returns the name and ID of a process, as in `nginx (process 4711)`.
 ///
 /// # Errors
+///
 /// If there is no such process.
 pub fn process_name(pid: u32) -> Result<String, ProbeError> {
     match std::fs::read_to_string(format!("/proc/{pid}/comm")) {

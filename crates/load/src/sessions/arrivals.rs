@@ -1,23 +1,22 @@
-//! The arrivals of an open loop: when sessions begin.
+//! The arrivals of an open loop: the instants at which sessions begin.
 
 use std::iter::{Skip, StepBy};
 
 use fathometer_model::Instant;
 use fathometer_workload::arrivals::{Arrivals, Schedule};
 
-/// The arrivals of one event loop, in the order of their instants.
+/// The arrivals of one event loop, in chronological order.
 ///
-/// Each arrival is taken once and announced once, in either order. Arrivals that wait for a connection are
-/// not stored: they are the part of the schedule between the first arrival not taken and now. So a stalled
-/// server costs no memory.
+/// Each arrival is taken once and announced once, in either order. Waiting arrivals are not stored: they are the part
+/// of the schedule between the first arrival not taken and now. So the memory does not grow when the server stalls.
 pub(super) struct ArrivalQueue<'a> {
     schedule: StepBy<Skip<Schedule<'a>>>,
     /// The next arrival to be taken.
     next: Option<Arrival>,
-    /// The number of arrivals taken so far, and of arrivals announced for past intervals.
+    /// The number of arrivals taken, and the number of arrivals announced for past intervals.
     taken: u64,
     announced: u64,
-    /// A later position in the schedule, after the waiting arrivals that have been announced.
+    /// A later position in the schedule, after the waiting arrivals that were announced.
     ahead: Option<Ahead<'a>>,
     /// The start of the test.
     start: Instant,
@@ -26,22 +25,22 @@ pub(super) struct ArrivalQueue<'a> {
 /// The beginning of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// The number of the arrival, over the whole test.
+    /// The number of the arrival in the whole test.
     pub(super) number: u64,
     pub(super) at: Instant,
 }
 
-/// A second iterator over the schedule, ahead of the next arrival.
+/// A second iterator over the schedule, which is ahead of the next arrival.
 struct Ahead<'a> {
     schedule: StepBy<Skip<Schedule<'a>>>,
     /// The number of arrivals before `next`.
     before: u64,
-    /// The instant of the arrival after those.
+    /// The instant of the arrival at the iterator's position.
     next: Option<Instant>,
 }
 
 impl<'a> ArrivalQueue<'a> {
-    /// A queue of every `stride`-th arrival from the `first`; their instants count from `start`.
+    /// Creates a queue of every `stride`-th arrival, starting with number `first`. Their instants count from `start`.
     pub(super) fn new(
         arrivals: &'a Arrivals,
         first: usize,
@@ -68,12 +67,12 @@ impl<'a> ArrivalQueue<'a> {
         });
     }
 
-    /// The next arrival before `end`; `None` when there is none.
+    /// Returns the next arrival before `end`, if any.
     pub(super) fn next_before(&self, end: Instant) -> Option<Arrival> {
         self.next.filter(|arrival| arrival.at < end)
     }
 
-    /// Whether there are no more arrivals.
+    /// Returns whether there are no more arrivals.
     pub(super) fn is_over(&self) -> bool {
         self.next.is_none()
     }
@@ -86,9 +85,9 @@ impl<'a> ArrivalQueue<'a> {
         Some(taken)
     }
 
-    /// Counts the arrivals before `end` that were not announced before; no arrival from `end` on may have
-    /// been taken. Only waiting arrivals are iterated over, because the arrivals taken are counted already: so
-    /// counting does not delay arrivals that are due.
+    /// Counts the arrivals before `end` that were not announced before. No arrival at or after `end` may have been
+    /// taken. Only waiting arrivals are iterated over, because taken arrivals are already counted. So counting does not
+    /// delay due arrivals.
     pub(super) fn announce(&mut self, end: Instant) -> u64 {
         let mut before = self.taken;
         if self.next_before(end).is_some() {
@@ -126,7 +125,7 @@ mod tests {
     #[test]
     fn arrivals_are_counted_once_whether_they_are_carried_out_or_wait() {
         let arrivals = Arrivals::constant(Profile::constant(1000.0).unwrap());
-        // The second of two loops: arrivals 1 ms, 3 ms, 5 ms … after the start.
+        // The second of two loops has the arrivals 1 ms, 3 ms, 5 ms … after the start.
         let mut queue = ArrivalQueue::new(&arrivals, 1, 2, at(0));
         let arrival = |number| {
             Some(Arrival {
@@ -138,17 +137,17 @@ mod tests {
         assert_eq!((queue.take(), queue.take()), (arrival(1), arrival(3)));
         assert_eq!(queue.announce(at(4)), 2);
         assert_eq!(queue.announce(at(4)), 0);
-        // No arrival is taken for a while.
+        // No arrivals are taken for some time.
         assert_eq!(queue.announce(at(10)), 3);
         assert_eq!(queue.announce(at(20)), 5);
-        // One waiting arrival is taken, then all others and a new one.
+        // One waiting arrival is taken, then all others and a new arrival.
         assert_eq!(queue.take(), arrival(5));
         assert_eq!(queue.announce(at(30)), 5);
         while queue.next_before(at(32)).is_some() {
             queue.take();
         }
         assert_eq!(queue.announce(at(32)), 1);
-        // The server answers again, and stops once more.
+        // The server responds again, then stalls again.
         while queue.next_before(at(40)).is_some() {
             queue.take();
         }

@@ -1,5 +1,5 @@
-//! Chooses the connection for an exchange: one of the user's own in a closed loop, a shared connection in
-//! an open loop.
+//! Chooses the connection for an exchange: a connection of the user in a closed loop, a shared connection in an open
+//! loop.
 
 use fathometer_model::{Failure, Instant};
 
@@ -7,11 +7,11 @@ use super::super::connections::{Connections, Owner};
 use super::open::OpenLoop;
 use super::user::{Choice, User};
 
-/// The place of a connection for an exchange, or why none could be opened; `None` if none is free at
+/// The slot of a connection for an exchange, or the reason why none could be opened; `None` if no connection is free at
 /// present.
 pub(super) type Found = Option<Result<u32, Failure>>;
 
-/// A user's own connection to a host. `place` is the place of the user.
+/// Finds a connection of the user to a host. `place` is the index of the user.
 pub(super) fn own(
     user: &mut User,
     place: u32,
@@ -37,8 +37,7 @@ pub(super) fn own(
     }
 }
 
-/// A shared connection for an exchange that was planned for an instant. If none is free, the session of the
-/// user at `place` waits for one.
+/// Finds a shared connection for an exchange. If none is free, the session of the user at index `place` waits.
 pub(super) fn shared(
     open: &mut OpenLoop<'_>,
     user: &mut User,

@@ -40,9 +40,9 @@ pub(super) use source::SessionSource;
 
 /// The users of a closed loop, or the sessions of an open loop.
 ///
-/// Determines what is requested and when: it plans exchanges and passes them to [`Connections`], which
-/// reports how they end. Every planned exchange is in flight on a connection, in the backlog of its user,
-/// or has ended. Users continue in the order of the events that allow them to.
+/// Plans exchanges and passes them to [`Connections`], which reports their ends. Every planned exchange is in flight on
+/// a connection, is in the backlog of its user, or has ended. Users continue in the order of the events that they
+/// waited for.
 pub(super) struct Sessions<'a> {
     source: SessionSource<'a>,
     users: Users,
@@ -82,18 +82,19 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// The number of exchanges that have ended and the number in flight, if users wait for their responses.
+    /// Returns the number of exchanges that have ended and the number in flight, for users that wait for their
+    /// responses.
     pub(super) fn waited_for(&self) -> Option<(u64, u64)> {
         let exchanges = &self.exchanges;
         (!self.source.is_open_loop()).then_some((exchanges.ended(), exchanges.in_flight()))
     }
 
-    /// When the next arrival is due. Once all exchanges are planned, later arrivals are skipped.
+    /// Returns the instant of the next arrival. When all exchanges are planned, later arrivals are skipped.
     pub(super) fn next_arrival(&self, context: &Context<'_>) -> Instant {
         self.source.next_arrival(context)
     }
 
-    /// Whether all exchanges have ended and no more will be planned.
+    /// Returns whether all exchanges have ended and no further exchanges will be planned.
     pub(super) fn is_over(&self, context: &Context<'_>) -> bool {
         let end = context.tally.edges().end;
         let waiting = self.source.open_loop().is_some_and(|open| {
@@ -107,8 +108,8 @@ impl<'a> Sessions<'a> {
     /// Closes the current interval, which ends at `end`.
     pub(super) fn close_interval(&mut self, context: &mut Context<'_>, end: Instant) {
         if let SessionSource::Arrivals(open) = &mut self.source {
-            // When all permitted exchanges are planned, waiting arrivals are never planned. A stopped test
-            // does not wait for a loop that is at least one interval behind to count its arrivals.
+            // When all permitted exchanges are planned, waiting arrivals are never planned. After a stop, a loop that
+            // is at least one interval late does not count its arrivals, so that the test can end.
             let shared = context.shared;
             let is_late = context.now().since(end) >= context.tally.interval();
             let end = match shared.is_planned_out() || (is_late && shared.is_stopped()) {
@@ -120,20 +121,19 @@ impl<'a> Sessions<'a> {
         context.tally.close_interval();
     }
 
-    /// Lets users continue, so that their plans have the instant of the event that allowed them to
-    /// continue.
+    /// Lets users continue, so that the instant of their plans is the instant of the event that they waited for.
     pub(super) fn advance_ready(&mut self, connections: &mut Connections<'_>) {
         while let Some(place) = self.users.next_ready() {
             self.advance(connections, place);
         }
     }
 
-    /// Whether no user is ready to continue.
+    /// Returns whether no user is ready to continue.
     pub(super) fn is_settled(&self) -> bool {
         self.users.is_settled()
     }
 
-    /// Gives free connections to the sessions and arrivals of an open loop that wait for one.
+    /// Passes free connections to the sessions and arrivals of an open loop that wait for a connection.
     pub(super) fn distribute(&mut self, connections: &mut Connections<'_>) {
         loop {
             let SessionSource::Arrivals(open) = &mut self.source else {
@@ -157,7 +157,7 @@ impl<'a> Sessions<'a> {
     }
 
     fn begin_arrival(&mut self, connections: &mut Connections<'_>, at: Instant) {
-        // A session that begins now does not belong to a past interval.
+        // Close the past intervals first, because a session that begins now does not belong to them.
         self.close_past_intervals(&mut connections.context);
         let Some((arrival, free_user)) = self.source.open_loop_mut().and_then(OpenLoop::begin)
         else {
@@ -170,7 +170,7 @@ impl<'a> Sessions<'a> {
         self.advance(connections, place);
     }
 
-    /// Handles the end of an arrival's session; `cut` if the end of the test cut it short.
+    /// Handles the end of an arrival's session. `cut`: the end of the test ended the session.
     fn end_arrival(&mut self, context: &mut Context<'_>, place: u32, cut: bool) {
         if !cut {
             context.tally.session_ended(context.now());
@@ -181,8 +181,8 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Counts the exchanges that have not ended at the end of the test: `left` (with the numbers of their
-    /// connections), exchanges without a connection, and arrivals for which no connection was ever free.
+    /// Counts the exchanges that have not ended at the end of the test: `left` (with the numbers of their connections),
+    /// exchanges without a connection, and arrivals that never got a connection.
     pub(super) fn leave(&mut self, context: &mut Context<'_>, mut left: Vec<(Exchange, u32)>) {
         for user in self.users.iter_mut() {
             left.extend(
@@ -288,7 +288,7 @@ impl Requester for Sessions<'_> {
     }
 }
 
-/// The members of the page that a user requests.
+/// Returns the members of the page that a user requests.
 fn targets<'p>(shared: &'p Shared, user: &User) -> PageTargets<'p> {
     shared.plan.pages.get(user.page.page())
 }

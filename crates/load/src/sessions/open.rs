@@ -1,4 +1,4 @@
-//! The sessions of an open loop: which arrival or waiting session gets the next free connection.
+//! The sessions of an open loop: chooses the arrival or waiting session that gets the next free connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use super::pool::Pool;
 
 /// The arrivals of one event loop, and the sessions that wait for connections.
 ///
-/// Arrivals and waiting sessions get connections in the order of their instants. An arrival begins when a
-/// connection is free, or when it has timed out.
+/// Arrivals and waiting sessions get connections in the order of their instants. The session of an arrival begins when
+/// a connection is free, or when the arrival has timed out.
 pub(crate) struct OpenLoop<'a> {
     pub(super) arrivals: ArrivalQueue<'a>,
     pub(super) pool: Pool,
-    /// The time limit of an arrival, which includes its wait.
+    /// The time limit of an arrival, including the wait for a connection.
     timeout: Duration,
-    /// Sessions that wait for a connection, and since when.
+    /// Sessions that wait for a connection, each with the start of its wait.
     waiting: VecDeque<(Instant, u32)>,
     /// Users without a session.
     free_users: Vec<u32>,
@@ -34,13 +34,13 @@ pub(crate) struct OpenLoop<'a> {
 pub(super) enum Next {
     /// The waiting session of a user.
     Session(u32),
-    /// The next arrival, which was planned for this instant.
+    /// The next arrival, with its planned instant.
     Arrival(Instant),
 }
 
 impl<'a> OpenLoop<'a> {
-    /// Every `stride`-th arrival from the `first`, with instants from `start` on, over at most `most`
-    /// connections that carry `depth` exchanges at a time.
+    /// Creates an open loop from every `stride`-th arrival, starting with number `first`. Instants count from `start`.
+    /// At most `most` connections carry `depth` concurrent exchanges each.
     pub(crate) fn new(
         arrivals: &'a Arrivals,
         (first, stride): (usize, usize),
@@ -59,8 +59,8 @@ impl<'a> OpenLoop<'a> {
         }
     }
 
-    /// The arrival or session that gets the next connection now. Arrivals from `end` on are skipped.
-    /// `has_room` returns whether a connection can take a request.
+    /// Returns the arrival or session that gets the next connection. Arrivals at or after `end` are skipped. `has_room`
+    /// returns whether a connection can take a request.
     pub(super) fn next(
         &mut self,
         now: Instant,
@@ -78,7 +78,7 @@ impl<'a> OpenLoop<'a> {
         };
         if !self.pool.has_free(has_room) {
             self.is_blocked = due.is_some();
-            // The arrival timed out before a connection was free: it begins, and fails.
+            // An arrival that timed out before a connection was free begins and fails.
             return due
                 .filter(|&at| at + self.timeout <= now)
                 .map(Next::Arrival);
@@ -89,7 +89,7 @@ impl<'a> OpenLoop<'a> {
         Some(next)
     }
 
-    /// Records that a session waits for a connection since an instant.
+    /// Records that a session waits for a connection since this instant.
     pub(super) fn wait(&mut self, since: Instant, user: u32) {
         self.waiting.push_back((since, user));
     }
@@ -107,13 +107,13 @@ impl<'a> OpenLoop<'a> {
         self.free_users.push(user);
     }
 
-    /// Whether the schedule has ended, and all of its sessions too.
+    /// Returns whether the schedule and all of its sessions have ended.
     pub(super) fn is_exhausted(&self) -> bool {
         self.arrivals.is_over() && self.active == 0
     }
 
-    /// When the next arrival before `end` must be handled. If it waits for a connection, that is its
-    /// time-out.
+    /// Returns the instant at which the next arrival before `end` must be handled. If the arrival waits for a
+    /// connection, this is its time-out.
     pub(super) fn next_wake(&self, end: Instant) -> Instant {
         match self.arrivals.next_before(end) {
             Some(arrival) if self.is_blocked => arrival.at + self.timeout,
@@ -135,7 +135,7 @@ mod tests {
         Instant::ZERO + Duration::from_millis(millis)
     }
 
-    /// Arrivals after 0, 1, 2 … ms over one connection, with a time-out of 10 ms.
+    /// Creates an open loop with arrivals after 0, 1, 2 … ms over one connection, and a time-out of 10 ms.
     fn open_loop(arrivals: &Arrivals) -> OpenLoop<'_> {
         OpenLoop::new(arrivals, (0, 1), at(0), (1, 1), Duration::from_millis(10))
     }
@@ -173,7 +173,7 @@ mod tests {
         open.wait(at(1), 5);
         open.wait(at(2), 6);
         assert_eq!(open.next(at(3), at(100), ALL), None);
-        // One arrival is due and has no connection: the loop wakes when it times out.
+        // The due arrival has no connection, so the loop wakes at the arrival's time-out.
         assert_eq!(open.next_wake(at(100)), at(11));
         open.pool.offer(0, true);
         let mut order = Vec::new();

@@ -1,27 +1,28 @@
-//! Which members of a page may be requested, and since when.
+//! The members of a page that may be requested, and the instants from which they may be.
 
 use fathometer_model::Instant;
 use fathometer_workload::plan::{PageId, PageTargets};
 
 /// The progress of a user in a page.
 ///
-/// Members are requested in order, each once: the base first, and any other member when the member that
-/// refers to it is complete.
+/// Members are requested in order, each once: first the base, then each member when the member that refers to it is
+/// complete.
 #[derive(Debug, Default)]
 pub(super) struct PageProgress {
     page: u32,
     started: Instant,
     /// The number of members that have been requested.
     requested: u32,
-    /// The number of members that may be requested, in a page whose base refers to all others.
+    /// The number of members that may be requested, if the page's base refers to all others.
     known: u32,
-    /// Since when these members may be requested.
+    /// The instant from which these members may be requested.
     named_at: Instant,
-    /// The members that may be requested, in a page with dependencies: index in the page, and since when.
+    /// The members that may be requested, if the page has dependencies: the index in the page, and the instant from
+    /// which the member may be requested.
     named: Vec<(u16, Instant)>,
     /// Whether a member failed.
     failed: bool,
-    /// Whether the test ended before the page did.
+    /// Whether the test ended before the page ended.
     cut: bool,
 }
 
@@ -42,12 +43,13 @@ impl PageProgress {
         PageId(self.page)
     }
 
-    /// The planned instant of the page's base.
+    /// Returns the planned instant of the page's base.
     pub(super) fn started(&self) -> Instant {
         self.started
     }
 
-    /// The next member that may be requested, and since when. `targets` returns the page's targets.
+    /// Returns the next member that may be requested, and the instant from which it may be. `targets` returns the
+    /// page's targets.
     pub(super) fn next_member<'p>(
         &self,
         targets: impl FnOnce() -> PageTargets<'p>,
@@ -113,7 +115,7 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// Requests all that may be requested, and returns it.
+    /// Requests all members that may be requested, and returns them.
     fn request(progress: &mut PageProgress, pages: &Pages) -> Vec<(u16, u64)> {
         let page = progress.page();
         std::iter::from_fn(|| {
@@ -155,7 +157,7 @@ mod tests {
         assert!(request(&mut progress, &pages).is_empty());
         progress.completed(1, pages.get(page), at(40));
         assert_eq!(request(&mut progress, &pages), [(2, 40)]);
-        // Members to which a failed member refers are not requested.
+        // Members that only a failed member refers to are not requested.
         progress.failed();
         assert!(request(&mut progress, &pages).is_empty());
         assert!(progress.has_failed());

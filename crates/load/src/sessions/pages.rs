@@ -1,4 +1,4 @@
-//! How pages and sessions begin and end, and the pauses between them.
+//! Begins and ends pages and sessions, and handles the pauses between them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::super::timers::Timer;
 use super::user::Stage;
 use super::{SessionSource, Sessions};
 
-/// If a pause is at least this long, freeing the buffers of the user's connections is worthwhile.
+/// The minimum length of a pause that justifies freeing the buffers of the user's connections.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
 
 impl Sessions<'_> {
@@ -83,12 +83,12 @@ impl Sessions<'_> {
         self.begin_page(connections.context.shared, place, at);
     }
 
-    /// Whether a user of a closed loop is in excess of the current number of users.
+    /// Returns whether the index of a closed-loop user is above the current number of users.
     pub(super) fn is_superfluous(&self, place: u32) -> bool {
         self.source.is_superfluous(self.users[place].number)
     }
 
-    /// Parks a user until it is needed again.
+    /// Makes a user inactive until the number of users increases again.
     pub(super) fn park(&mut self, connections: &mut Connections<'_>, place: u32) {
         self.close_connections(connections, place);
         let user = &mut self.users[place];
@@ -109,7 +109,7 @@ impl Sessions<'_> {
         user.connections.begin_page();
     }
 
-    /// Handles the end of a page: the next page begins at once, after a pause, or not at all.
+    /// Handles the end of a page. The next page begins at once, after a pause, or never.
     pub(super) fn end_page(&mut self, connections: &mut Connections<'_>, place: u32) {
         let is_open_loop = self.source.is_open_loop();
         let user = &mut self.users[place];
@@ -159,7 +159,7 @@ impl Sessions<'_> {
         }
     }
 
-    /// Closes the shared connections that a page has used, except those that another page uses now.
+    /// Closes the shared connections that a page has used, except for those that another page uses.
     fn close_used(&mut self, connections: &mut Connections<'_>, place: u32) {
         while let Some((used, number)) = self.users[place].used.pop() {
             connections.finish_if_idle(self, used, number);

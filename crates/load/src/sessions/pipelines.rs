@@ -1,4 +1,4 @@
-//! Users that keep their pipelines or streams full: each exchange is a separate page.
+//! Keeps the pipelines or streams of users full: each exchange is a separate page.
 
 use fathometer_model::Failure;
 
@@ -8,8 +8,8 @@ use super::Sessions;
 use super::user::Stage;
 
 impl Sessions<'_> {
-    /// Fills the pipelines or streams of a user; every exchange is a separate page. A pipeline is
-    /// refilled when half of it has been answered, so that one write sends several requests.
+    /// Fills the pipelines or streams of a user; every exchange is a separate page. A pipeline is refilled when half of
+    /// its requests have been answered, so that one write sends several requests.
     pub(super) fn fill(&mut self, connections: &mut Connections<'_>, place: u32) {
         if self.users[place].stage != Stage::Page
             || self.is_paused(&mut connections.context, place)
@@ -36,7 +36,7 @@ impl Sessions<'_> {
                     self.users[place].backlog.take_next();
                     exchange
                 }
-                // A user with nothing in flight continues: its next exchange then waits for a stream.
+                // A user without exchanges in flight continues: its next exchange then waits for a stream.
                 None if found.is_none() && self.users[place].in_flight > 0 => return,
                 None if self.is_superfluous(place) => {
                     return self.leave_filling(connections, place);
@@ -62,7 +62,7 @@ impl Sessions<'_> {
         }
     }
 
-    /// Whether every pipeline of a user is open and more than half full.
+    /// Returns whether every pipeline of a user is open and more than half full.
     fn is_half_full(&self, connections: &Connections<'_>, place: u32) -> bool {
         let user = &self.users[place];
         let policy = &connections.context.shared.policy;
@@ -78,7 +78,7 @@ impl Sessions<'_> {
                 .all(|connection| connections.in_flight(connection) > half)
     }
 
-    /// Parks a user that keeps its pipelines full, once they are empty.
+    /// Makes a user that keeps its pipelines full inactive, when the pipelines are empty.
     fn leave_filling(&mut self, connections: &mut Connections<'_>, place: u32) {
         if self.users[place].in_flight == 0 {
             self.park(connections, place);

@@ -1,4 +1,4 @@
-//! The planned exchanges of a loop: the number in flight, and the counting of those without a response.
+//! The planned exchanges of a loop: counts the exchanges in flight, and the exchanges without a response.
 
 use fathometer_http::client::Received;
 use fathometer_model::{Failure, Outcome};
@@ -6,7 +6,7 @@ use fathometer_model::{Failure, Outcome};
 use super::super::context::Context;
 use super::super::exchange::Exchange;
 
-/// The connection number of an exchange without a connection.
+/// The connection number of an exchange that has no connection.
 pub(super) const NO_CONNECTION: u32 = u32::MAX;
 
 /// The planned exchanges of a loop. Each of them ends once.
@@ -17,18 +17,18 @@ pub(super) struct PlannedExchanges {
 }
 
 impl PlannedExchanges {
-    /// The number of exchanges that have not ended.
+    /// Returns the number of exchanges that have not ended.
     pub(super) fn in_flight(&self) -> u64 {
         self.in_flight
     }
 
-    /// The number of exchanges that have ended.
+    /// Returns the number of exchanges that have ended.
     pub(super) fn ended(&self) -> u64 {
         self.ended
     }
 
-    /// Plans an exchange, unless the limit of exchanges is reached; returns whether it did. Exchanges of
-    /// the warm-up are not limited. `announced`: its interval has already counted it.
+    /// Plans an exchange, unless the limit on exchanges is reached. Returns whether the exchange was planned. Exchanges
+    /// of the warm-up are not limited. `announced`: its interval has already counted it.
     pub(super) fn plan(
         &mut self,
         context: &mut Context<'_>,
@@ -51,8 +51,8 @@ impl PlannedExchanges {
     }
 }
 
-/// Counts an exchange without a response, because it failed before it was sent, or (without a failure)
-/// because the test ended. `user` and `connection` are numbers over the whole test.
+/// Counts an exchange without a response. It failed before it was sent, or, without a failure, the test ended. `user`
+/// and `connection` are numbers in the whole test.
 pub(super) fn count_unanswered(
     context: &mut Context<'_>,
     exchange: &Exchange,

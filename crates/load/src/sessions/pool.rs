@@ -6,9 +6,9 @@ use super::user::Choice;
 
 /// The shared connections that can take a request, and the maximum number of connections.
 ///
-/// A connection is listed at most once. Connections that were idle when they were listed are at the back,
-/// the most recently used last; connections whose pipeline has room are at the front. A listed connection
-/// that no longer has room is dropped when its turn comes.
+/// A connection is listed at most once. Connections that were idle when they were listed are at the back, in the order
+/// of their last use. Connections with a partly filled pipeline are at the front. A connection that has become full is
+/// removed when it reaches the front.
 #[derive(Debug)]
 pub(super) struct Pool {
     /// The maximum number of connections.
@@ -18,7 +18,7 @@ pub(super) struct Pool {
     /// The number of connections that are open or being opened.
     open: u32,
     available: VecDeque<u32>,
-    /// Whether a connection is listed, by place.
+    /// Whether each connection is listed, by slot.
     listed: Vec<bool>,
 }
 
@@ -33,7 +33,7 @@ impl Pool {
         }
     }
 
-    /// Whether a connection can take a request, or a new one may be opened.
+    /// Returns whether a connection can take a request, or a new one may be opened.
     pub(super) fn has_free(&mut self, has_room: impl Fn(u32) -> bool) -> bool {
         while let Some(&place) = self.available.back() {
             if has_room(place) {
@@ -45,8 +45,8 @@ impl Pool {
         self.open < self.most
     }
 
-    /// The connection for a request: the most recently used idle connection, else a new one, else one whose
-    /// pipeline has room.
+    /// Chooses the connection for a request: the most recently used idle connection, or else a new connection, or else
+    /// a connection with a partly filled pipeline.
     pub(super) fn choose(
         &mut self,
         has_room: impl Fn(u32) -> bool,
@@ -89,11 +89,11 @@ impl Pool {
         }
     }
 
-    /// Removes a connection that takes no more requests.
+    /// Removes a connection that accepts no more requests.
     pub(super) fn ended(&mut self, place: u32) {
         self.open -= 1;
         let listed = self.listed.get_mut(place as usize);
-        // Connections that are closed unused have waited longest, so they are near the front.
+        // Connections that are closed without use have waited longest, so they are near the front.
         if listed.is_some_and(std::mem::take)
             && let Some(index) = self.available.iter().position(|&other| other == place)
         {
@@ -109,7 +109,7 @@ mod tests {
     const ALL: fn(u32) -> bool = |_| true;
     const NONE: fn(u32) -> bool = |_| false;
 
-    /// A pool of at most two connections, both open and idle.
+    /// Creates a pool of at most two connections, both open and idle.
     fn pool(depth: u32) -> Pool {
         let mut pool = Pool::new(2, depth);
         for place in [4, 9] {
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(pool.choose(ALL, NONE), Choice::Open);
         pool.opened();
         pool.offer(1, false);
-        // Both have room, and are used in turn.
+        // Both connections can take requests, and are used alternately.
         let choices = [0; 4].map(|_| pool.choose(ALL, NONE));
         assert_eq!(choices, [0, 1, 0, 1].map(Choice::Use));
     }
@@ -155,11 +155,11 @@ mod tests {
         pool.opened();
         pool.offer(9, true);
         assert!(!pool.has_free(NONE));
-        // The connection was dropped from the list, and is listed again when it has room.
+        // The full connection was removed from the list, and is listed again when it can take a request.
         assert_eq!(pool.choose(ALL, ALL), Choice::Wait);
         pool.offer(9, true);
         assert_eq!(pool.choose(ALL, ALL), Choice::Use(9));
-        // A connection that ends while it is in use was not listed.
+        // A connection that ends while it is in use is not in the list.
         pool.ended(9);
         pool.ended(4);
         assert_eq!(pool.choose(ALL, ALL), Choice::Open);

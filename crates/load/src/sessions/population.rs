@@ -6,14 +6,14 @@ use fathometer_model::Instant;
 
 /// The users of a closed loop that belong to one of the event loops.
 ///
-/// Users are numbered over the whole test. Users whose number is below the current number of users are
-/// active. An event loop has every `stride`-th user from its `first`.
+/// Users are numbered across the whole test, from 0. Users whose number is below the current number of users are
+/// active. An event loop has every `stride`-th user, starting with number `first`.
 #[derive(Debug, Clone)]
 pub(crate) struct Population {
-    /// The current number of users, over the whole test.
+    /// The current number of users in the whole test.
     active: u32,
     start_interval: Duration,
-    /// Changes: from when on, and the number of users.
+    /// The changes: the instant, and the new number of users.
     steps: Vec<(Duration, u32)>,
     first: u32,
     stride: u32,
@@ -36,26 +36,26 @@ impl Population {
         }
     }
 
-    /// The numbers of all users that this event loop has at any time.
+    /// Returns the numbers of all users that this event loop ever has.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
         let steps = self.steps.iter().map(|&(_, users)| users);
         let most = steps.fold(self.active, u32::max);
         (self.first..most).step_by(self.stride as usize)
     }
 
-    /// When a user starts; `None` if it does not start with the test.
+    /// Returns the instant at which a user starts; `None` if the user does not start with the test.
     pub(super) fn start(&self, number: u32, test: Instant) -> Option<Instant> {
         self.is_active(number)
             .then(|| test + self.start_interval * number)
     }
 
-    /// The instants of the changes.
+    /// Returns the instants of the changes.
     pub(super) fn changes(&self, test: Instant) -> impl Iterator<Item = Instant> {
         self.steps.iter().map(move |&(after, _)| test + after)
     }
 
-    /// Applies a change that is due at `at`. Returns the start of each user that is inactive and becomes
-    /// active; new users start one after another.
+    /// Applies a change that is due at `at`. Returns the start of each user that becomes active. New users start one
+    /// after another.
     pub(super) fn change(
         &mut self,
         step: u32,
@@ -67,7 +67,7 @@ impl Population {
         move |number| (number < active).then(|| at + interval * number.saturating_sub(before))
     }
 
-    /// Whether a user is active. An inactive user stops after its page.
+    /// Returns whether a user is active. A user that becomes inactive stops after its page.
     pub(super) fn is_active(&self, number: u32) -> bool {
         number < self.active
     }
@@ -83,7 +83,7 @@ mod tests {
         Duration::from_nanos(nanos)
     }
 
-    /// The second of three event loops; from 5 users to 9, then to 2.
+    /// Creates the second of three event loops, for a test with 5 users, then 9, then 2.
     fn population() -> Population {
         Population::new(5, nanos(10), &[(nanos(500), 9), (nanos(700), 2)], 1, 3)
     }

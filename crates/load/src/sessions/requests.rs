@@ -1,4 +1,4 @@
-//! The requests of a user: the next exchange, and waiting for a connection.
+//! Requests the next exchanges of a user, or waits for a connection.
 
 use fathometer_model::Failure;
 
@@ -83,7 +83,7 @@ impl Sessions<'_> {
         }
     }
 
-    /// Passes an exchange to the connection that was found for it. Returns false if there was none and the
+    /// Passes an exchange to the connection that was found. Returns false if no connection could be opened, so that the
     /// exchange has failed.
     pub(super) fn request(
         &mut self,
@@ -95,7 +95,7 @@ impl Sessions<'_> {
             Ok(connection) => {
                 let user = &mut self.users[exchange.user()];
                 user.in_flight += 1;
-                // The wait of a session for its own exchanges, or after a failure to connect, is no send lag.
+                // A session's wait for its own exchanges, or after a failure to connect, is not counted as send lag.
                 let since = user.below_limit_since.max(user.pause_until);
                 connections.request(connection, exchange, since);
             }
@@ -117,8 +117,7 @@ impl Sessions<'_> {
         self.has_ended(context, exchange, false);
     }
 
-    /// Keeps an exchange of a user that has nothing else in flight, until a connection has room or the
-    /// exchange times out.
+    /// Stores an exchange of a user without other exchanges in flight, until a connection can take it or it times out.
     pub(super) fn wait_for_connection(
         &mut self,
         context: &mut Context<'_>,
@@ -145,7 +144,7 @@ impl Sessions<'_> {
         }
     }
 
-    /// Whether the user must pause because it could not connect; if so, sets its timer.
+    /// Returns whether the user must pause because it could not connect; if so, sets its timer.
     pub(super) fn is_paused(&mut self, context: &mut Context<'_>, place: u32) -> bool {
         let until = self.users[place].pause_until;
         let is_paused = until > context.now();

@@ -37,7 +37,7 @@ impl<'a> SessionSource<'a> {
         self.open_loop().is_some()
     }
 
-    /// Whether a user of a closed loop is in excess of the current number of users.
+    /// Returns whether the number of a closed-loop user is above the current number of users.
     pub(super) fn is_superfluous(&self, number: u64) -> bool {
         match self {
             SessionSource::Users(population) => !population.is_active(number as u32),
@@ -45,7 +45,7 @@ impl<'a> SessionSource<'a> {
         }
     }
 
-    /// When the next arrival is due. Once all exchanges are planned, later arrivals are skipped.
+    /// Returns the instant of the next arrival. When all exchanges are planned, later arrivals are skipped.
     pub(super) fn next_arrival(&self, context: &Context<'_>) -> Instant {
         match self.open_loop() {
             Some(open) if !context.shared.is_planned_out() => {
@@ -55,7 +55,7 @@ impl<'a> SessionSource<'a> {
         }
     }
 
-    /// The number of pages of a session; `None`: unlimited.
+    /// Returns the number of pages of a session; `None`: unlimited.
     pub(super) fn pages_of(&self, shared: &Shared, session: u64) -> Option<u32> {
         let pages = shared.pages_of(session);
         match self {
@@ -64,20 +64,20 @@ impl<'a> SessionSource<'a> {
         }
     }
 
-    /// The page that a session requests next.
+    /// Returns the page that a session requests next.
     pub(super) fn next_page(&self, shared: &Shared, session: &SessionProgress) -> PageId {
         let is_arrival = self.is_open_loop() && shared.plan.sessions.pages.is_none();
         match shared.script(session.number()) {
             Some(script) => script.steps[session.pages_done() as usize].0,
-            // An arrival's page depends on its number only, so the plan does not depend on the order of
-            // threads.
+            // An arrival's page depends only on its number, so the plan does not depend on the order in which threads
+            // run.
             None if is_arrival => shared.page(session.number()),
             None if shared.fills => PageId(0),
             None => shared.next_page(),
         }
     }
 
-    /// The first page of an arrival whose session never began.
+    /// Returns the first page of an arrival whose session never began.
     pub(super) fn missed_page(&self, shared: &Shared, session: u64) -> PageId {
         match shared.script(session) {
             Some(script) => script.steps[0].0,
@@ -101,7 +101,7 @@ mod tests {
 
     const PAGES: [PageId; 3] = [PageId(0), PageId(1), PageId(2)];
 
-    /// A test of three pages.
+    /// Creates a test of three pages.
     fn shared(choice: Choice) -> Shared {
         let target = Target::get("/", None);
         let plan = Plan {

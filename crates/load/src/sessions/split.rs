@@ -1,4 +1,4 @@
-//! Tests: a load test on several ranks sends the same requests, at the same planned instants, as on one machine.
+//! Tests that a load test on several ranks sends the same requests, at the same planned instants, as on one machine.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::population::Population;
 
 const START: Instant = Instant::from_nanos(5_000_000);
 
-/// The ranks of a test, each with its number of event loops.
+/// Returns the ranks of a test, each with its number of event loops.
 fn ranks(ranks: u32) -> impl Iterator<Item = (Share, usize)> {
     (0..ranks).map(move |rank| (Share::new(rank, ranks).unwrap(), 1 + rank as usize % 3))
 }
 
-/// A test of seven pages.
+/// Creates a test of seven pages.
 fn options(choice: Choice, users: Users, share: Share) -> Options {
     let target = Target::get("/", None);
     let plan = Plan {
@@ -47,7 +47,7 @@ fn shared(choice: Choice, share: Share) -> Shared {
     Shared::new(&options(choice, Users::closed(10), share)).unwrap()
 }
 
-/// The first `most` arrivals of a test as its ranks run them: number, planned instant and page.
+/// Returns the first `most` arrivals of a test as its ranks run them: number, planned instant and page.
 fn carried_out(
     arrivals: &Arrivals,
     choice: &Choice,

@@ -14,7 +14,7 @@ pub(super) enum Stage {
     /// Inactive.
     #[default]
     Parked,
-    /// Waiting to start, or to continue with the next page.
+    /// Waiting for its start, or for the next page.
     Pause,
     /// Requesting a page.
     Page,
@@ -23,32 +23,32 @@ pub(super) enum Stage {
 /// A user of a closed loop, or a session of an open loop.
 #[derive(Debug, Default)]
 pub(super) struct User {
-    /// The number of the user over the whole test; in an open loop, the number of the arrival.
+    /// The number of the user in the whole test; in an open loop, the number of the arrival.
     pub(super) number: u64,
     pub(super) stage: Stage,
     pub(super) session: SessionProgress,
     pub(super) page: PageProgress,
-    /// The number of the user's own connections that were established for its page.
+    /// The number of the user's own connections that were established for its current page.
     pub(super) connected: u32,
-    /// The number of its exchanges that are in flight on connections.
+    /// The number of the user's exchanges in flight on connections.
     pub(super) in_flight: u32,
-    /// Exchanges that wait for a connection: retries, and exchanges planned when no connection had room.
+    /// Exchanges that wait for a connection: retries, and exchanges that were planned while all connections were full.
     pub(super) backlog: Backlog,
-    /// Its own connections, in a closed loop.
+    /// The user's own connections, in a closed loop.
     pub(super) connections: OwnConnections,
-    /// The shared connections that its page has used and that are closed with the page: place and number.
+    /// The shared connections that the page has used and that are closed with the page: slot and number.
     pub(super) used: Vec<(u32, u32)>,
-    /// When it continues.
+    /// The time at which the user continues.
     pub(super) deadline: Deadline,
-    /// It requests nothing before this instant.
+    /// The user sends no requests before this instant.
     pub(super) pause_until: Instant,
-    /// Whether the session of an open loop has as many exchanges in flight as its policy permits.
+    /// Whether the session of an open loop has the maximum number of exchanges in flight that its policy permits.
     pub(super) is_at_limit: bool,
-    /// When it was last below that limit again.
+    /// The instant at which the user was last below that limit again.
     pub(super) below_limit_since: Instant,
-    /// Whether it is in the queue of users that may continue.
+    /// Whether the user is in the queue of users that may continue.
     pub(super) queued: bool,
-    /// Whether it is in the queue of sessions that wait for a shared connection.
+    /// Whether the user is in the queue of sessions that wait for a shared connection.
     pub(super) waiting: bool,
 }
 
@@ -79,7 +79,7 @@ impl SessionProgress {
         self.number
     }
 
-    /// The number of pages that have ended.
+    /// Returns the number of pages that have ended.
     pub(super) fn pages_done(&self) -> u32 {
         self.pages_done
     }
@@ -90,13 +90,13 @@ impl SessionProgress {
         self.pages_done - 1
     }
 
-    /// Whether all pages of the session have ended.
+    /// Returns whether all pages of the session have ended.
     pub(super) fn is_complete(&self) -> bool {
         self.pages.is_some_and(|pages| self.pages_done >= pages)
     }
 }
 
-/// Exchanges of a user that wait for a connection. The newest is taken first, unless an exchange has timed
+/// Exchanges of a user that wait for a connection. The newest exchange is taken first, unless an exchange has timed
 /// out.
 #[derive(Debug, Default)]
 pub(super) struct Backlog(Vec<Exchange>);
@@ -110,7 +110,7 @@ impl Backlog {
         self.0.push(exchange);
     }
 
-    /// The next exchange to pass to a connection.
+    /// Returns the next exchange to pass to a connection.
     pub(super) fn next(&self) -> Option<&Exchange> {
         self.0.last()
     }
@@ -127,7 +127,7 @@ impl Backlog {
         Some(self.0.remove(index))
     }
 
-    /// The earliest planned instant.
+    /// Returns the earliest planned instant.
     pub(super) fn oldest_plan(&self) -> Option<Instant> {
         self.0.iter().map(Exchange::planned_at).min()
     }
@@ -141,7 +141,7 @@ impl Backlog {
 /// The connection for an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// An existing connection, by place.
+    /// The existing connection in this slot.
     Use(u32),
     /// A new connection.
     Open,
@@ -149,19 +149,19 @@ pub(super) enum Choice {
     Wait,
 }
 
-/// The connections of a user of a closed loop: for each host, at most the number that the policy allows.
+/// The connections of a closed-loop user: for each host, at most the number that the policy allows.
 #[derive(Debug, Default)]
 pub(super) struct OwnConnections {
     places: Vec<u32>,
-    /// The index of the connection that is next in turn.
+    /// The index of the next connection in round-robin order.
     turn: u32,
 }
 
 impl OwnConnections {
-    /// The connection for an exchange, out of at most `most`: an idle connection without pipelining; with
-    /// pipelining or streams (`in_turn`) the next in turn, or a new connection if there are fewer than
-    /// `most`. `is_there` selects the connections to the exchange's host, `has_room` the connections that
-    /// accept a request.
+    /// Chooses the connection for an exchange, out of at most `most`. Without pipelining, this is an idle connection.
+    /// With pipelining or streams (`in_turn`), it is the next connection in round-robin order, or a new connection if
+    /// there are fewer than `most`. `is_there` selects the connections to the exchange's host, `has_room` the
+    /// connections that can take a request.
     pub(super) fn choose(
         &mut self,
         most: u32,
@@ -193,7 +193,7 @@ impl OwnConnections {
         }
     }
 
-    /// Begins a page, whose turns begin with the first connection.
+    /// Begins a page: the round-robin order starts with the first connection.
     pub(super) fn begin_page(&mut self) {
         self.turn = 0;
     }
@@ -215,7 +215,7 @@ impl OwnConnections {
         self.places.pop()
     }
 
-    /// Removes a closed connection from the list, if it is there.
+    /// Removes a closed connection from the list, if it is listed.
     pub(super) fn remove(&mut self, place: u32) {
         if let Some(index) = self.places.iter().position(|&own| own == place) {
             self.places.swap_remove(index);
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn each_host_has_connections_of_its_own() {
         let mut own = own(&[7, 8, 9]);
-        // Connections with even places go to the host.
+        // Connections in slots with even numbers go to the host.
         let mut choose = |most| own.choose(most, false, |p| p % 2 == 0, |p| p != 8);
         assert_eq!(choose(1), Choice::Wait);
         assert_eq!(choose(2), Choice::Open);
@@ -259,7 +259,7 @@ mod tests {
         let mut own = own(&[]);
         assert_eq!(own.choose(3, true, |_| true, |_| true), Choice::Open);
         own.push(7);
-        // The second one is opened before the first is used again.
+        // The second connection is opened before the first one is used again.
         assert_eq!(own.choose(3, true, |_| true, |_| true), Choice::Open);
         own.push(8);
         assert_eq!(own.choose(3, true, |_| true, |_| true), Choice::Open);

@@ -1,13 +1,13 @@
-//! The users of a loop by place, and the order in which they continue.
+//! The users of a loop by index, and the order in which they continue.
 
 use std::ops::{Index, IndexMut};
 
 use super::super::turns::Turns;
 use super::user::User;
 
-/// The users of a loop. A user never changes its place.
+/// The users of a loop. A user never changes its index.
 ///
-/// A user that may be able to continue is in the queue once, however many events allow it to.
+/// A user that may be able to continue is in the queue once, even if several events allow it to continue.
 #[derive(Debug, Default)]
 pub(super) struct Users {
     users: Vec<User>,
@@ -16,13 +16,13 @@ pub(super) struct Users {
 }
 
 impl Users {
-    /// Adds a user, and returns its place.
+    /// Adds a user, and returns its index.
     pub(super) fn add(&mut self, user: User) -> u32 {
         self.users.push(user);
         self.users.len() as u32 - 1
     }
 
-    /// All places.
+    /// Returns all indices.
     pub(super) fn places(&self) -> std::ops::Range<u32> {
         0..self.users.len() as u32
     }
@@ -37,14 +37,14 @@ impl Users {
         self.ready.add(place, &mut user.queued);
     }
 
-    /// Removes the user that has waited longest from the queue.
+    /// Removes from the queue the user that has waited longest.
     pub(super) fn next_ready(&mut self) -> Option<u32> {
         let place = self.ready.next()?;
         self[place].queued = false;
         Some(place)
     }
 
-    /// Whether no user is ready to continue.
+    /// Returns whether no user is ready to continue.
     pub(super) fn is_settled(&self) -> bool {
         self.ready.is_empty()
     }

@@ -6,7 +6,7 @@ use fathometer_model::Instant;
 
 use super::super::nanos::Nanos;
 
-/// The edges of the windows, in this order.
+/// The edges of the windows, in chronological order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Edges {
     pub(crate) start: Instant,
@@ -20,12 +20,12 @@ pub(crate) struct Edges {
 pub(super) const MEASURED: usize = 1;
 
 impl Edges {
-    /// The index of the window of an instant: warm-up, measured, drain.
+    /// Returns the index of the window that contains an instant: warm-up, measured, drain.
     pub(super) fn window(&self, at: Instant) -> usize {
         usize::from(at >= self.measured) + usize::from(at >= self.end)
     }
 
-    /// The parts of a period that lie in each window.
+    /// Returns the part of a period in each window.
     pub(super) fn parts(&self, from: Instant, to: Instant) -> [Duration; 3] {
         let warm_up = Nanos::between(from, to.min(self.measured).max(from));
         let measured = self.measured_time(from, to);
@@ -33,7 +33,7 @@ impl Edges {
         [warm_up, measured, drain].map(Duration::from)
     }
 
-    /// The part of a period that lies in the measured window.
+    /// Returns the part of a period in the measured window.
     pub(crate) fn measured_part(&self, from: Instant, to: Instant) -> Duration {
         self.measured_time(from, to).into()
     }

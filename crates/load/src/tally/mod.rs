@@ -29,9 +29,9 @@ pub(super) use edges::Edges;
 /// The side that ended a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConnectionEnd {
-    /// This side, because it has nothing more to request.
+    /// The client, because it has no further requests.
     Client,
-    /// The server, or this side because the server announced the end.
+    /// The server, or the client because the server announced the end.
     Server,
     /// Neither side: the connection failed.
     Failure,
@@ -39,9 +39,9 @@ pub(super) enum ConnectionEnd {
 
 /// The counts and times of one loop.
 ///
-/// Every planned exchange is counted in the window of its planned instant, exactly once as completed,
-/// failed or unfinished. An event of a connection is counted in the window of its own instant. The open
-/// interval begins where the last interval was closed.
+/// Every planned exchange is counted in the window of its planned instant, exactly once as completed, failed or
+/// unfinished. An event of a connection is counted in the window of its own instant. The current interval begins at the
+/// end of the last closed interval.
 pub(super) struct Tally {
     edges: Edges,
     /// Warm-up, measured, drain.
@@ -51,19 +51,19 @@ pub(super) struct Tally {
     interval: Duration,
     samples: Samples,
     parts: Sender<Part>,
-    /// The source of unused parts, to which merged parts return.
+    /// The source of unused parts, to which merged parts are returned.
     spares: Arc<Spares>,
     rows: Option<Rows>,
     /// For each target: the number of completed exchanges, and the number that failed or have status 400
     /// and above.
     targets: Vec<(u64, u64)>,
-    /// The number of connections that are open or being opened: now, and the maximum so far.
+    /// The number of connections that are open or being opened: the current number, and the maximum until now.
     connections: u64,
     most_connections: u64,
     ports_exhausted: u64,
-    /// When the last exchange ended.
+    /// The time at which the last exchange ended.
     last_end: Instant,
-    /// When the last complete response ended; zero if there was none.
+    /// The time at which the last complete response ended; zero if there was none.
     last_answer: Instant,
 }
 
@@ -77,16 +77,16 @@ pub(super) struct Tallied {
     /// The maximum number of connections that were open or being opened.
     pub(super) most_connections: u64,
     pub(super) ports_exhausted: u64,
-    /// When the last exchange ended.
+    /// The time at which the last exchange ended.
     pub(super) last_end: Instant,
-    /// When the last complete response ended; zero if there was none.
+    /// The time at which the last complete response ended; zero if there was none.
     pub(super) last_answer: Instant,
     /// Time spent waiting for the recorder.
     pub(super) recorder_wait: Duration,
 }
 
 impl Tally {
-    /// A tally with its memory allocated; [`Tally::begin`] sets the edges of its windows.
+    /// Creates a tally and allocates its memory; [`Tally::begin`] sets the edges of its windows.
     pub(super) fn new(
         interval: Duration,
         (parts, spares): (Sender<Part>, Arc<Spares>),
@@ -129,22 +129,22 @@ impl Tally {
         self.last_end = edges.start;
     }
 
-    /// The edges of the windows.
+    /// Returns the edges of the windows.
     pub(super) fn edges(&self) -> &Edges {
         &self.edges
     }
 
-    /// The tally of the window of an instant.
+    /// Returns the tally of the window that contains an instant.
     fn at(&mut self, instant: Instant) -> &mut WindowTally {
         &mut self.windows[self.edges.window(instant)]
     }
 
-    /// The end of the current interval.
+    /// Returns the end of the current interval.
     pub(super) fn interval_end(&self) -> Instant {
         self.part_ends
     }
 
-    /// The length of an interval.
+    /// Returns the length of an interval.
     pub(super) fn interval(&self) -> Duration {
         self.interval
     }
@@ -153,7 +153,7 @@ impl Tally {
     pub(super) fn close_interval(&mut self) {
         self.count_samples();
         self.part.connections = self.connections;
-        // An interval belongs to the window of its last instant.
+        // An interval belongs to the window that contains its last instant.
         let last = Instant::from_nanos(self.part_ends.as_nanos() - 1);
         self.part.so_far = self.at(last).counts();
         let next = self.spares.take(self.part.interval + 1);
@@ -179,7 +179,7 @@ impl Tally {
         }
     }
 
-    /// Counts a page that has ended, and whether all its exchanges were complete.
+    /// Counts a page that has ended. `complete`: all its exchanges were complete.
     pub(super) fn page(&mut self, started: Instant, now: Instant, complete: bool, connected: u32) {
         let window = self.edges.window(started);
         match complete {
@@ -195,7 +195,7 @@ impl Tally {
         ));
     }
 
-    /// Counts a pause of a user of a closed loop, until `to` or the end of the window.
+    /// Counts a pause of a closed-loop user, until `to` or the end of the window.
     pub(super) fn paused(&mut self, from: Instant, to: Instant) {
         self.windows[MEASURED].paused += self.edges.measured_part(from, to);
     }
@@ -206,14 +206,14 @@ impl Tally {
         self.part.planned += u64::from(!announced);
     }
 
-    /// Counts exchanges that are planned for this interval; they are passed to [`Tally::planned`] later, as
+    /// Counts exchanges that are planned for this interval. They are passed to [`Tally::planned`] later, marked as
     /// announced.
     pub(super) fn announce(&mut self, count: u64) {
         self.part.planned += count;
     }
 
-    /// Counts a request whose first byte was just handed to the kernel; its later instants
-    /// are not set yet.
+    /// Counts a request whose first byte was just handed to the kernel; the later instants of the exchange are not set
+    /// yet.
     pub(super) fn sent(&mut self, exchange: &Exchange) {
         let (planned, due) = (exchange.planned_at(), exchange.due_at());
         let place = self.edges.window(planned);
@@ -332,7 +332,7 @@ impl Tally {
         self.at(now).retried += 1;
     }
 
-    /// Counts a session of which all pages have ended.
+    /// Counts a session whose pages have all ended.
     pub(super) fn session_ended(&mut self, now: Instant) {
         self.at(now).sessions += 1;
     }
@@ -342,7 +342,7 @@ impl Tally {
         self.at(now).connects += 1;
     }
 
-    /// Counts a connection that could not be opened because no local port was left.
+    /// Counts a connection that could not be opened because no local port was free.
     pub(super) fn port_missing(&mut self) {
         self.ports_exhausted += 1;
     }
@@ -352,7 +352,7 @@ impl Tally {
         self.at(now).connect_failures[failure as usize] += 1;
     }
 
-    /// Counts a connection that has a socket.
+    /// Counts a connection whose socket was opened.
     pub(super) fn connection_opened(&mut self) {
         self.connections += 1;
         self.most_connections = self.most_connections.max(self.connections);
@@ -363,7 +363,7 @@ impl Tally {
         self.connections -= 1;
     }
 
-    /// Records the time that it took to establish the transport of a connection.
+    /// Records the time needed to establish the transport of a connection.
     pub(super) fn reached(&mut self, took: Duration, now: Instant) {
         self.at(now).latency.connect.record(took);
     }
@@ -373,19 +373,19 @@ impl Tally {
         self.at(now).latency.tls.record(took);
     }
 
-    /// Counts a connection that can be used.
+    /// Counts a connection that can now carry requests.
     pub(super) fn established(&mut self, now: Instant) {
         let window = self.at(now);
         window.connected += 1;
         window.ended.connected += 1;
     }
 
-    /// The handshakes of the window of `now`.
+    /// Returns the handshakes of the window of `now`.
     pub(super) fn handshakes(&mut self, now: Instant) -> &mut Handshakes {
         &mut self.at(now).handshakes
     }
 
-    /// The frames of the window of `at`.
+    /// Returns the frames of the window of `at`.
     pub(super) fn frames(&mut self, at: Instant) -> &mut FrameTally {
         &mut self.at(at).frames
     }
@@ -413,7 +413,7 @@ impl Tally {
         }
     }
 
-    /// Counts the end of a connection that was established at `from` and carried this many exchanges.
+    /// Counts the end of a connection that was established at `from` and carried `served` exchanges.
     pub(super) fn connection_ended(
         &mut self,
         end: ConnectionEnd,
@@ -432,7 +432,7 @@ impl Tally {
         connections.exchanges.record(exchanges.into());
     }
 
-    /// Whether there is a recorder.
+    /// Returns whether there is a recorder.
     pub(super) fn records(&self) -> bool {
         self.rows.is_some()
     }
@@ -483,7 +483,7 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// A tally with a warm-up of 100 ns and a measured window of 900 ns, of which intervals last 250 ns.
+    /// Creates a tally with a warm-up of 100 ns, a measured window of 900 ns, and intervals of 250 ns.
     fn tally() -> (Tally, Receiver<Part>) {
         let (parts, received) = channel();
         let spares = Spares::new(1, Duration::from_secs(1));
@@ -533,7 +533,7 @@ mod tests {
         assert_eq!(counts.each_ref().map(|c| c.completed), [1, 2, 0]);
         assert_eq!(counts.each_ref().map(|c| c.unfinished), [0, 1, 0]);
         assert_eq!(counts[1].failures[&Failure::Reset], 1);
-        // Throughput counts when exchanges ended.
+        // Throughput is counted in the window in which exchanges ended.
         let ended = tallied.windows.each_ref().map(|w| w.ended.completed);
         assert_eq!(ended, [0, 2, 1]);
         assert_eq!(tallied.targets, [(2, 1)]);
@@ -565,6 +565,9 @@ mod tests {
         assert_eq!(parts.iter().map(|p| p.interval).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(parts.iter().map(|p| p.planned).collect::<Vec<_>>(), [1, 3]);
         assert_eq!((parts[0].connections, parts[1].connections), (0, 1));
-        assert_eq!(parts[0].so_far.planned, 0, "it ends in the measured window");
+        assert_eq!(
+            parts[0].so_far.planned, 0,
+            "the interval ends in the measured window"
+        );
     }
 }

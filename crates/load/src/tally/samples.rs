@@ -7,7 +7,7 @@ use super::window::WindowTally;
 /// The number of samples in a batch.
 const SAMPLES: usize = 512;
 
-/// Times of one event, and the window to which they belong.
+/// Times of one event, and the window to which the event belongs.
 pub(super) struct Sample {
     window: u8,
     kind: Kind,
@@ -21,7 +21,7 @@ enum Kind {
 }
 
 impl Sample {
-    /// The sample of a request that was sent.
+    /// Returns the sample of a request that was sent.
     pub(super) fn sent(window: usize, queue: Nanos, send_lag: Nanos) -> Sample {
         Sample {
             window: window as u8,
@@ -30,8 +30,8 @@ impl Sample {
         }
     }
 
-    /// The sample of a complete response: its corrected and uncorrected latency, the time to its first
-    /// byte, and the time from there to its end.
+    /// Creates the sample of a complete response: its corrected and uncorrected latency, the time to its first byte,
+    /// and the time from its first byte to its end.
     pub(super) fn completed(
         window: usize,
         (corrected, uncorrected): (Nanos, Nanos),
@@ -44,7 +44,7 @@ impl Sample {
         }
     }
 
-    /// The sample of a page that has ended.
+    /// Returns the sample of a page that has ended.
     pub(super) fn page(window: usize, time: Nanos) -> Sample {
         Sample {
             window: window as u8,
@@ -54,12 +54,12 @@ impl Sample {
     }
 }
 
-/// Samples that are not counted yet. They are counted in batches, because a histogram that is used once per
-/// exchange would be out of the processor's caches each time.
+/// Samples that are not counted yet. A histogram that is used once per exchange is evicted from the processor's caches
+/// between two uses, so samples are counted in batches.
 pub(super) struct Samples(Vec<Sample>);
 
 impl Samples {
-    /// No samples, with memory for one batch.
+    /// Creates an empty batch, with memory for all its samples.
     pub(super) fn with_room() -> Samples {
         Samples(Vec::with_capacity(SAMPLES))
     }

@@ -11,10 +11,10 @@ use fathometer_model::{Bytes, Failure};
 use super::super::frames::FrameTally;
 use super::super::timeline::merge_counts;
 
-/// Status codes are counted by number.
+/// The number of status codes, each of which has a counter.
 const STATUSES: usize = 1000;
 
-/// Histograms have memory for connection lives up to this at the start; they grow for longer lives.
+/// Histograms initially have memory for connection lifetimes up to this value; they grow for longer lifetimes.
 const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
 /// The figures of one window of one loop.
@@ -46,7 +46,7 @@ pub(crate) struct WindowTally {
 }
 
 impl WindowTally {
-    /// Allocates memory for latencies up to `longest`, and for connection lives up to [`LONGEST_LIFE`].
+    /// Allocates memory for latencies up to `longest`, and for connection lifetimes up to [`LONGEST_LIFE`].
     pub(super) fn with_room(longest: Duration) -> WindowTally {
         let room = || Distribution::with_room(longest);
         WindowTally {
@@ -148,7 +148,7 @@ impl WindowTally {
         self.statuses[usize::from(status)] += 1;
     }
 
-    /// The counts in the form of the results.
+    /// Returns the counts in the form of the results.
     pub(super) fn counts(&self) -> Counts {
         let statuses = self.statuses.iter().copied().enumerate();
         Counts {

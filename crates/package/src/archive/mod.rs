@@ -5,9 +5,8 @@
 //! and `zip` crates read and write headers and directories. Reading a tar archive from pieces of any size is
 //! implemented here, because a protocol machine cannot block for more input.
 //!
-//! Not implemented: folders, links and devices in an archive are skipped, and permissions and owners are
-//! neither kept nor reported. All names must satisfy [`is_name`]: an archive with another name is refused, even
-//! if the name is not used.
+//! Not implemented: folders, links and devices in an archive are skipped, and permissions and owners are ignored. All
+//! names must satisfy [`is_name`]: an archive with another name is refused, even if the name is not used.
 
 pub mod tar;
 pub mod zip;
@@ -17,52 +16,52 @@ use fathometer_model::Body;
 /// A file to be added to an archive.
 #[derive(Debug, Clone, Copy)]
 pub struct Member<'m> {
-    /// Its name: [`is_name`].
+    /// The name of the file; see [`is_name`].
     pub name: &'m str,
-    /// Its last modification, in seconds since the Unix epoch.
+    /// The last modification of the file, in seconds since the Unix epoch.
     pub last_modified: u64,
-    /// Its content.
+    /// The content of the file.
     pub content: &'m Body,
 }
 
 /// A file read from an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
-    /// Its name: [`is_name`].
+    /// The name of the file; see [`is_name`].
     pub name: String,
-    /// Its content.
+    /// The content of the file.
     pub content: Vec<u8>,
 }
 
-/// An event of a reader. The events of a file come in this order, and files come one after the other.
+/// An event of a reader. The events of a file come in this order. The events of different files are not interleaved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
     /// A file starts. The reader provides its name and size.
     Start {
-        /// Its index among the files, from 0.
+        /// The index of the file, from 0.
         entry: usize,
     },
     /// Content of the file, at least one byte.
     Data {
-        /// Its index among the files.
+        /// The index of the file.
         entry: usize,
         /// The bytes, as a part of the input.
         content: &'i [u8],
     },
     /// The file is complete. This is reported with the file's last byte.
     End {
-        /// Its index among the files.
+        /// The index of the file.
         entry: usize,
     },
     /// The archive is complete.
     Finished,
 }
 
-/// The longest name, in bytes.
+/// The length of the longest name, in bytes.
 pub const LONGEST_NAME: usize = 4096;
 
-/// Whether a file of an archive may have this name: segments separated by slashes, none of them empty, `.` or
-/// `..`, without NUL and backslashes.
+/// Returns whether a file of an archive may have this name. The name consists of segments separated by slashes. No
+/// segment is empty, `.` or `..`, or contains NUL or a backslash.
 pub fn is_name(name: &str) -> bool {
     name.len() <= LONGEST_NAME
         && !name.bytes().any(|byte| byte == 0 || byte == b'\\')

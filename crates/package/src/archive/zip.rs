@@ -1,4 +1,4 @@
-//! ZIP (APPNOTE.TXT 6.3). The central directory is at the end, so no file is usable before the whole archive
+//! ZIP archives (APPNOTE.TXT 6.3). The central directory is at the end, so no file is usable before the whole archive
 //! has arrived.
 //!
 //! Files are written uncompressed (method 0); deflated files can also be read. Checksums are verified.
@@ -18,14 +18,14 @@ pub const LARGEST: u64 = 1 << 30;
 /// The reason why an archive cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ZipError {
-    /// It is not a ZIP archive, is damaged or truncated, or needs an unsupported feature (encryption, another
-    /// compression).
+    /// The input is not a ZIP archive, is damaged or truncated, or needs an unsupported feature (encryption, another
+    /// compression method).
     #[error("not a zip archive, or damaged: {0}")]
     Broken(#[from] Broken),
     /// A file's content is damaged.
     #[error("the content of {name:?} cannot be read: {error}")]
     Content {
-        /// The file.
+        /// The name of the file.
         name: String,
         /// The cause.
         error: io::Error,
@@ -33,7 +33,7 @@ pub enum ZipError {
     /// A file has an invalid name ([`is_name`]).
     #[error("{name:?} is not a valid file name")]
     Name {
-        /// The name.
+        /// The invalid name.
         name: String,
     },
     /// The files together are larger than [`LARGEST`].
@@ -86,7 +86,7 @@ pub fn read_whole(archive: &[u8]) -> Result<Vec<File>, ZipError> {
     Ok(files)
 }
 
-/// A time in seconds since the Unix epoch, in the form that an archive stores: from 1980 on, without a time
+/// Converts a time in seconds since the Unix epoch to the form that an archive stores: from 1980 on, without a time
 /// zone.
 fn local_time(second: u64) -> DateTime {
     let (days, rest) = (second / 86_400, second % 86_400);
@@ -157,7 +157,7 @@ mod tests {
             (951_868_800, (2000, 3, 1, 0, 0, 0)),
             (1_735_689_598, (2024, 12, 31, 23, 59, 58)),
             (4_107_542_400, (2100, 3, 1, 0, 0, 0)),
-            // Earlier than the first year that the format can store.
+            // The time is before the first year that the format can store.
             (1, (1980, 1, 1, 0, 0, 0)),
         ] {
             let t = local_time(second);

@@ -13,12 +13,11 @@ use super::{Checksum, DecodeError, Entry, Limits, Version};
 
 /// Reads a package in pieces of any length.
 ///
-/// Pass each piece to [`poll`](Decoder::poll) until it returns `None`. Call
-/// [`end_of_input`](Decoder::end_of_input) after the last piece. After an error there are no further events;
-/// files that ended before are complete.
+/// Pass each piece to [`poll`](Decoder::poll) until it returns `None`. Call [`end_of_input`](Decoder::end_of_input)
+/// after the last piece. After an error there are no further events; files that ended earlier are complete.
 ///
-/// The decoder stores the metadata of one file (in version 1, of all files), and never contents. [`Limits`]
-/// bound its memory.
+/// The decoder stores the metadata of one file (in version 1, of all files), but no contents. [`Limits`] set its
+/// maximum memory.
 ///
 /// ```
 /// use fathometer_package::{Decoder, DecodeError, Event, Limits};
@@ -63,13 +62,13 @@ enum State {
     HeaderOne,
     Table,
     HeaderTwo,
-    /// The next file or the end.
+    /// The next file, or the end of the package.
     Between,
     /// Version 2: the first byte of a record.
     Kind,
     /// Version 2: the fixed part of a file's record.
     Fixed,
-    /// Version 2: the rest of a file's record head.
+    /// Version 2: the remaining head of a file's record.
     Head(Fixed),
     /// Content, up to the end of the file or of the chunk.
     Content,
@@ -88,10 +87,10 @@ enum State {
 /// The content that is being read.
 #[derive(Debug, Default)]
 struct Content {
-    /// The bytes of the file or of the chunk that must still follow.
+    /// The remaining bytes of the file or of the chunk.
     left: u64,
     chunked: bool,
-    /// The bytes of the file that were read so far.
+    /// The number of bytes of the file that were read.
     read: u64,
     checksum: crc32fast::Hasher,
 }
@@ -99,24 +98,24 @@ struct Content {
 /// An event of a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'i> {
-    /// The input is a package: [`Decoder::version`] is known. In version 2, [`Decoder::files`] is known too if
-    /// the header states it; in version 1 it is known before the first file starts.
+    /// The input is a package, and [`Decoder::version`] is known. In version 2, [`Decoder::files`] is also known if the
+    /// header states it; in version 1 it is known before the first file starts.
     Header,
     /// A file begins, described by [`Decoder::entry`].
     Start {
-        /// Its index in the package, from 0.
+        /// The index of the file in the package, from 0.
         entry: usize,
     },
-    /// A part of the content. It is never empty, and not verified yet.
+    /// A part of the content. It is never empty, and not yet verified.
     Data {
-        /// The file's index.
+        /// The index of the file.
         entry: usize,
         /// The bytes.
         content: &'i [u8],
     },
-    /// The file is complete and, in version 2, verified. Its entry now contains the size and the checksum.
+    /// The file is complete and, in version 2, verified. The file's entry now contains the size and the checksum.
     End {
-        /// The file's index.
+        /// The index of the file.
         entry: usize,
     },
     /// The package is complete.
@@ -124,7 +123,7 @@ pub enum Event<'i> {
 }
 
 impl Decoder {
-    /// A decoder at the start of a package.
+    /// Creates a decoder at the start of a package.
     pub fn new(limits: Limits) -> Decoder {
         Decoder {
             limits,
@@ -147,7 +146,7 @@ impl Decoder {
         let result = self.step(input);
         if let Err(error) = result {
             self.state = State::Failed(error);
-            // After an error this memory is no longer needed.
+            // After an error this memory is not needed.
             self.table = None;
             self.roll.close();
         }
@@ -166,22 +165,22 @@ impl Decoder {
         }
     }
 
-    /// The file that started last.
+    /// Returns the metadata of the file that started last.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// The version, if it is known by now.
+    /// Returns the version, if it is already known.
     pub fn version(&self) -> Option<Version> {
         self.version
     }
 
-    /// The number of files in the package, including kept files, if it is stated.
+    /// Returns the number of files in the package, including kept files, if the package states it.
     pub fn files(&self) -> Option<u64> {
         self.files.map(u64::from)
     }
 
-    /// Whether the package is complete.
+    /// Returns whether the package is complete.
     pub fn is_finished(&self) -> bool {
         matches!(self.state, State::Finished)
     }
@@ -218,7 +217,7 @@ impl Decoder {
                 }
                 State::Table => {
                     let Some(table) = &mut self.table else {
-                        unreachable!("a table is made before it is read")
+                        unreachable!("the table exists before this state")
                     };
                     if !table.read(input, &mut self.roll, &self.limits)? {
                         return Ok(None);
@@ -294,7 +293,7 @@ impl Decoder {
                     }
                     let length = u64::from(layout::word(self.gather.bytes(), 0));
                     self.gather.clear();
-                    // This check of every chunk keeps the sum within the limit, so the sum cannot overflow.
+                    // This check of every chunk keeps the sum within the limit, so it cannot overflow.
                     if length > self.limits.file_bytes.saturating_sub(self.content.read) {
                         return Err(DecodeError::FileTooLarge);
                     }
@@ -365,7 +364,7 @@ impl Decoder {
         Event::Start { entry }
     }
 
-    /// Takes content; `None` if no bytes are available, or none are left.
+    /// Takes content; `None` if no bytes are available, or the content is complete.
     fn data<'i>(&mut self, input: &mut &'i [u8]) -> Option<&'i [u8]> {
         let length =
             usize::try_from(self.content.left).map_or(input.len(), |left| left.min(input.len()));
@@ -385,7 +384,7 @@ impl Decoder {
         (!content.is_empty()).then_some(content)
     }
 
-    /// The state after the last byte of a content of known size.
+    /// Returns the state after the last byte of a content of known size.
     fn after_content(&self) -> State {
         match self.version {
             Some(Version::Two) => State::Checksum,

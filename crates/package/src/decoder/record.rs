@@ -1,4 +1,4 @@
-//! Reads the heads of version 2.
+//! Reads the header and record heads of version 2.
 
 use crate::layout::{
     self, ASCENDING, COUNTED, CRITICAL, DATED, FILE_FIXED, Fixed, KEPT, SIZED, long, word,
@@ -29,8 +29,8 @@ pub(super) fn header(bytes: &[u8], limits: &Limits) -> Result<Header, DecodeErro
     })
 }
 
-/// Reads the fixed part of a file's record. Its checksum comes later, so only values that would exceed the
-/// limits on memory are refused here.
+/// Reads the fixed part of a file's record. The checksum follows later, so only values that exceed the memory limits
+/// are refused here.
 pub(super) fn fixed(bytes: &[u8], limits: &Limits) -> Result<Fixed, DecodeError> {
     let fixed = Fixed {
         flags: bytes[1],
@@ -98,7 +98,7 @@ pub(super) fn entry(
     Ok(())
 }
 
-/// Sets a text, or `None` if it is empty. Reuses the allocated memory.
+/// Sets a text, or `None` if it is empty. Reuses allocated memory.
 fn set(text: &mut Option<String>, bytes: &[u8]) -> Result<(), DecodeError> {
     if bytes.is_empty() {
         *text = None;
@@ -111,7 +111,7 @@ fn set(text: &mut Option<String>, bytes: &[u8]) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// The number of files in the end record of a package.
+/// Reads the number of files in the end record of a package.
 pub(super) fn end(bytes: &[u8]) -> Result<u32, DecodeError> {
     if !layout::is_sealed(bytes) {
         return Err(DecodeError::RecordDamaged);

@@ -1,4 +1,4 @@
-//! The header and the table of version 1: names, sizes and attributes of all files.
+//! Reads the header and the table of version 1: names, sizes and attributes of all files.
 
 use crate::layout::{self, LEAST_ROW, long, word};
 use crate::roll::SeenNames;
@@ -9,10 +9,10 @@ const COUNT: usize = 4;
 /// The length of a file's size and attributes.
 const ROW_END: usize = 4 + 1;
 
-/// The paper's management table. It is first collected, then checked as a whole, then consumed file by file.
+/// The paper's management table. The decoder first collects it, then checks it as a whole, then reads it file by file.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The bytes so far.
+    /// The bytes collected until now.
     bytes: Vec<u8>,
     /// The length and the checksum of the table, and the length of all contents, as stated in the header.
     length: usize,
@@ -59,7 +59,7 @@ impl Table {
         let missing = self.length - self.bytes.len();
         let (taken, rest) = input.split_at(missing.min(input.len()));
         if taken.len() > self.bytes.capacity() - self.bytes.len() {
-            // Doubles the memory, but not beyond the stated length.
+            // Doubles the memory, up to the stated length.
             let more = taken.len().max(self.bytes.len()).min(missing);
             self.bytes.reserve_exact(more);
         }
@@ -72,8 +72,8 @@ impl Table {
         Ok(true)
     }
 
-    /// Checks the complete table. The checksum is checked first: it shows whether an error is damage, or was
-    /// written.
+    /// Checks the complete table. The checksum is first: it shows whether an error was caused by damage or by the
+    /// writer.
     fn check(&mut self, roll: &mut SeenNames, limits: &Limits) -> Result<(), DecodeError> {
         let bytes = &self.bytes[..];
         if !layout::agree(self.checksum, crc32fast::hash(bytes)) {
@@ -119,7 +119,7 @@ impl Table {
         }
     }
 
-    /// Moves the next file of the checked table into `entry`. Returns whether there was one.
+    /// Moves the next file of the checked table into `entry`. Returns whether there was a file.
     pub(super) fn next(&mut self, entry: &mut Entry) -> bool {
         if self.next == self.files {
             return false;

@@ -1,5 +1,5 @@
-//! The allocator of this test program. It counts the bytes of each thread, so tests that run at the same time do
-//! not disturb one another.
+//! The allocator of this test program. It counts the bytes of each thread separately, so that concurrent tests do not
+//! affect one another.
 
 #![expect(unsafe_code, reason = "a counting allocator, whose trait is unsafe")]
 
@@ -13,7 +13,7 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Sets the bytes that this thread holds, and their peak, to zero.
+/// Resets the number of allocated bytes of this thread, and their peak.
 pub fn reset_held() {
     HELD.set(0);
     PEAK.set(0);
@@ -27,12 +27,12 @@ pub fn counted<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The most bytes that were held at once in counted work since the reset.
+/// Returns the maximum number of bytes allocated at one time in counted work since the reset.
 pub fn peak_held() -> isize {
     PEAK.get()
 }
 
-/// The system's allocator, with a count of the bytes of each thread.
+/// The system's allocator, with a byte count per thread.
 struct Counting;
 
 fn count_bytes(bytes: isize) {
@@ -42,18 +42,18 @@ fn count_bytes(bytes: isize) {
     }
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting touches constant-
-// initialised thread locals without destructors, which never allocate.
+// SAFETY: every call is passed to the system's allocator unchanged. Counting only accesses constant-initialised thread
+// locals without destructors, which never allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count_bytes(layout.size() as isize);
-        // SAFETY: the caller's obligations are passed on as they are.
+        // SAFETY: the caller's obligations are passed on unchanged.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count_bytes(-(layout.size() as isize));
-        // SAFETY: the caller's obligations are passed on as they are.
+        // SAFETY: the caller's obligations are passed on unchanged.
         unsafe { System.dealloc(pointer, layout) }
     }
 
@@ -61,7 +61,7 @@ unsafe impl GlobalAlloc for Counting {
         // The old and the new memory may briefly exist at the same time.
         count_bytes(size as isize);
         count_bytes(-(layout.size() as isize));
-        // SAFETY: the caller's obligations are passed on as they are.
+        // SAFETY: the caller's obligations are passed on unchanged.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

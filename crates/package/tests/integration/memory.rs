@@ -1,5 +1,5 @@
-//! A decoder's memory stays below 1 MB for any input: for 10 GB of a valid package, and for the largest values
-//! that a hostile package can state. Contents are generated and never stored.
+//! Tests that a decoder's memory stays below 1 MB for any input: for 10 GB of a valid package, and for the largest
+//! values that a hostile package can state. Contents are generated and never stored.
 
 use fathometer_package::{
     Checksum, DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version,
@@ -7,11 +7,11 @@ use fathometer_package::{
 
 use crate::heap;
 
-/// Most memory that a decoder may hold, in bytes.
+/// The maximum memory of a decoder, in bytes.
 const BAR: isize = 1_000_000;
-/// Bytes of the contents of the large packages.
+/// The total size of the contents in the large packages, in bytes.
 const TEN_GIGABYTES: u64 = 10_000_000_000;
-/// Bytes that arrive at once.
+/// The number of bytes passed in one piece.
 const PIECE: usize = 1 << 20;
 
 /// A decoder whose memory is counted.
@@ -45,7 +45,7 @@ impl Counted {
         })
     }
 
-    /// The peak of its memory, checked against the limit.
+    /// Returns the memory peak of the decoder, checked against the limit.
     fn peak(self, what: &str) -> isize {
         let peak = heap::peak_held();
         println!(
@@ -57,7 +57,7 @@ impl Counted {
     }
 }
 
-/// Passes everything that `encoder` writes to a decoder, with zeros for contents.
+/// Passes the output of `encoder` to a decoder, with zeros as contents.
 fn pass(encoder: &mut Encoder, decoder: &mut Counted, zeros: &[u8]) {
     while let Some(piece) = encoder.next() {
         match piece {
@@ -75,7 +75,7 @@ fn pass(encoder: &mut Encoder, decoder: &mut Counted, zeros: &[u8]) {
     }
 }
 
-/// The checksum of `length` zeros, combined from checksums of shorter runs.
+/// Computes the checksum of `length` zeros, combined from checksums of shorter runs.
 fn of_zeros(length: u64, zeros: &[u8]) -> Checksum {
     let mut whole = crc32fast::Hasher::new();
     let mut piece = crc32fast::Hasher::new();
@@ -103,7 +103,7 @@ fn ten_gigabytes_of_version_2_in_less_than_a_megabyte() {
             ..Entry::default()
         })
         .unwrap();
-    // More files than the limit on stored names; half of those with content are chunked.
+    // The package has more files than the limit on stored names. Half of the files with content are chunked.
     let mut files = 1;
     let mut bytes = half;
     while bytes < TEN_GIGABYTES {
@@ -129,7 +129,8 @@ fn ten_gigabytes_of_version_2_in_less_than_a_megabyte() {
     assert!(encoder.is_complete());
     decoder.decoder.end_of_input().unwrap();
     assert_eq!((decoder.bytes, decoder.ends), (bytes, files));
-    // A head and the allocator's rounding; nothing that grows with the number of files or bytes.
+    // The limit allows for one head and the allocator's rounding. Memory must not grow with the number of files or
+    // bytes.
     assert!(decoder.peak("version 2") < 10_000);
 }
 
@@ -152,7 +153,8 @@ fn ten_gigabytes_of_version_1_in_less_than_a_megabyte() {
     decoder.peak("version 1");
 }
 
-/// As many different names as a decoder may store, each as long as the limits permit for all of them.
+/// Returns the maximum number of different names that a decoder may store, each as long as the limits permit for all of
+/// them.
 fn worst_names(limits: &Limits) -> Vec<Entry> {
     let bytes = limits.table_bytes / limits.remembered_files - 1;
     let name = |file| Entry {
@@ -170,7 +172,7 @@ fn the_worst_within_limits_takes_less_than_a_megabyte() {
         let entries = worst_names(&limits);
         let mut encoder = Encoder::new(version, entries, &limits).unwrap();
         let mut decoder = Counted::new();
-        // In pieces of five bytes, so that buffers grow in small steps.
+        // The input is in pieces of five bytes, so that buffers grow in small steps.
         while let Some(piece) = encoder.next() {
             let Piece::Bytes(bytes) = piece else {
                 panic!("there are no contents");
@@ -230,14 +232,15 @@ fn announced_sizes_allocate_no_memory() {
         assert!(decoder.peak(what) < 20_000);
     }
 
-    // The count is refused only after the checksum of the table, which shows damage.
+    // The count is refused only after the table's checksum was compared, because the checksum detects damage.
     let mut decoder = Counted::new();
     decoder.take(&one(u32::MAX, largest_table)).unwrap();
     let rest = vec![0; largest_table as usize];
     assert_eq!(decoder.take(&rest), Err(DecodeError::TableDamaged));
-    decoder.peak("files, and the rest of the table");
+    decoder.peak("number of files, and the remaining table");
 
-    // A name that takes the whole table, in ASCII and in two-byte characters; then more names than are stored.
+    // A single name takes the whole table, in ASCII and in two-byte characters; then there are more names than can be
+    // stored.
     for byte in [b"n".as_slice(), b"\xc3\xa9"] {
         let mut table = 1u32.to_be_bytes().to_vec();
         table.extend(byte.repeat(limits.table_bytes / 2));
@@ -283,5 +286,5 @@ fn announced_sizes_allocate_no_memory() {
         }
     }
     assert_eq!(outcome, Err(DecodeError::TooManyFiles));
-    decoder.peak("more names than are remembered");
+    decoder.peak("more names than can be stored");
 }

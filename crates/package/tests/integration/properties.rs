@@ -1,4 +1,4 @@
-//! Object packages of arbitrary files, split, truncated and damaged anywhere.
+//! Tests object packages of arbitrary files, which are split, truncated and damaged at any position.
 
 use super::support::{File, encoder, read, told, write};
 use fathometer_model::ContentCoding;
@@ -8,7 +8,7 @@ use fathometer_package::{
 };
 use proptest::prelude::*;
 
-/// Files that `version` can carry, critical ones first.
+/// Generates files that `version` can express, critical files first.
 fn files(version: Version, most: usize, longest: usize) -> impl Strategy<Value = Vec<File>> {
     let two = version == Version::Two;
     let name = prop_oneof![
@@ -122,7 +122,7 @@ proptest! {
         for length in 0..package.len() {
             let read = read([&package[..length]], Limits::default());
             prop_assert_eq!(read.outcome, Err(DecodeError::Truncated), "at {}", length);
-            // Exactly the files whose last byte has arrived are complete.
+            // The complete files are exactly the files whose last byte has arrived.
             let whole = ends.iter().filter(|&&end| end <= length).count();
             prop_assert_eq!(&read.files[..], &expected[..whole], "at {}", length);
             if let Some(part) = read.part {
@@ -137,7 +137,7 @@ proptest! {
         let mut package = write(encoder(version, &files), &files, 11);
         let contents: usize = files.iter().map(|(_, content)| content.len()).sum();
         let heads = match version {
-            // Its contents have no checksum.
+            // In version 1, the contents have no checksum.
             Version::One => package.len() - contents,
             Version::Two => package.len(),
         };
@@ -200,11 +200,11 @@ proptest! {
     }
 }
 
-/// The offset after each file's last byte, computed with an encoder.
+/// Computes the offset after each file's last byte, with an encoder.
 fn ends(version: Version, files: &[File]) -> Vec<usize> {
     let mut ends = vec![0; files.len()];
     for last in 0..files.len() {
-        // The length of the package up to and including this file.
+        // The length of the package up to the end of this file.
         let ended = match version {
             Version::One => {
                 let package = write(encoder(version, files), files, 11).len();
@@ -265,9 +265,9 @@ fn events_come_with_the_earliest_byte() {
         }
         decoder.end_of_input().unwrap();
         let (header, start, end) = match version {
-            // The header; the table of three names, sizes and attributes; no checksums.
+            // A header of 28 bytes, then a table with three names, sizes and attributes; no checksums.
             Version::One => (28, [53, 56, 56], [56, 56, 58]),
-            // Heads of 21 bytes, checksums of 4.
+            // A header of 16 bytes, record heads of 21 bytes, and checksums of 4 bytes.
             Version::Two => (16, [37, 65, 90], [44, 69, 96]),
         };
         let content = [start[0], start[2]];
@@ -341,7 +341,7 @@ fn limits_hold_for_the_writer_and_for_the_reader() {
             let package = write(encoder(version, &files), &files, 100);
             let read = read([&package[..]], limits);
             let error = read.outcome.unwrap_err();
-            // The table of so many files may exceed its limit first.
+            // The table for this number of files may exceed its limit first.
             let too_large = [expected.1, DecodeError::TableTooLarge];
             assert!(too_large.contains(&error), "{version:?} {what}: {error:?}");
             assert_eq!(error.class(), Class::TooLarge);
@@ -450,7 +450,7 @@ fn content_is_counted() {
     assert_eq!(encoder.end_of_content(), Err(short));
     encoder.content(b"c").unwrap();
     encoder.end_of_content().unwrap();
-    // The checksum, the whole empty file and the head of the third file in one piece.
+    // One piece contains the checksum, the whole empty file and the head of the third file.
     let Some(Piece::Bytes(bytes)) = encoder.next() else {
         panic!("bytes are due");
     };

@@ -1,4 +1,4 @@
-//! Shared by the tests of packages: packing and unpacking in memory.
+//! Functions shared by the tests of packages: packing and unpacking in memory.
 
 use fathometer_package::{DecodeError, Decoder, Encoder, Entry, Event, Limits, Piece, Version};
 
@@ -11,7 +11,7 @@ pub struct Read {
     pub version: Option<Version>,
     /// The complete files.
     pub files: Vec<File>,
-    /// Bytes of the incomplete file.
+    /// The bytes received of the incomplete file.
     pub part: Option<Vec<u8>>,
     pub outcome: Result<(), DecodeError>,
 }
@@ -90,13 +90,13 @@ pub fn write(mut encoder: Encoder, files: &[File], part: usize) -> Vec<u8> {
     package
 }
 
-/// An encoder of these files.
+/// Creates an encoder for these files.
 pub fn encoder(version: Version, files: &[File]) -> Encoder {
     let entries = files.iter().map(|(entry, _)| entry.clone()).collect();
     Encoder::new(version, entries, &Limits::default()).unwrap()
 }
 
-/// The expected result of reading a packed file.
+/// Returns the expected result of reading a packed file.
 pub fn told((entry, content): &File, version: Version) -> File {
     let mut entry = entry.clone();
     entry.size = Some(content.len() as u64);

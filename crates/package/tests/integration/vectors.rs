@@ -1,11 +1,11 @@
-//! The packages of `tests/vectors/`, valid and hostile ones. This reader and a second one in Python, written
-//! only from the specification (`docs/object-package.md`), read them. The second reader also reads this
-//! encoder's output.
+//! Reads the packages in `tests/vectors/`, both valid and hostile. A second reader in Python, which was written only
+//! from the specification (`docs/object-package.md`), reads them too. The second reader also reads this encoder's
+//! output.
 
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "reads its packages, and runs the second reader"
+    reason = "the test reads packages, and runs the second reader"
 )]
 
 use std::fmt::Write as _;
@@ -20,7 +20,8 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors")
 }
 
-/// Name, classes of faults that readers may report, number of complete files before the fault.
+/// For each package: its name, the classes of errors that readers may report, and the number of complete files before
+/// the error.
 fn outcomes() -> Vec<(String, Vec<String>, usize)> {
     let text = std::fs::read_to_string(folder().join("outcomes.txt")).unwrap();
     let row = |line: &str| {
@@ -52,7 +53,7 @@ fn whole(package: &[u8]) -> Read {
     read([package], Limits::default())
 }
 
-/// The result in the output format of the other reader.
+/// Formats the result in the output format of the second reader.
 fn lines(read: &Read) -> String {
     let mut text = String::new();
     for (entry, content) in &read.files {
@@ -92,7 +93,7 @@ fn lines(read: &Read) -> String {
     text
 }
 
-/// The output of the other reader for each of these packages; `None` without Python.
+/// Returns the output of the second reader for each of these packages; `None` without Python.
 fn other_reader(packages: &[PathBuf]) -> Option<Vec<String>> {
     let output = Command::new("python3")
         .arg(folder().join("reader.py"))
@@ -101,7 +102,7 @@ fn other_reader(packages: &[PathBuf]) -> Option<Vec<String>> {
     let output = match output {
         Ok(output) => output,
         Err(error) if std::env::var_os("FATHOMETER_REQUIRE_TOOLS").is_none() => {
-            eprintln!("not run, python3: {error}");
+            eprintln!("skipped: failed to run python3: {error}");
             return None;
         }
         Err(error) => panic!("python3: {error}"),
@@ -134,7 +135,7 @@ fn every_vector_has_its_outcome_however_it_is_cut() {
     assert_eq!(
         packages.count(),
         outcomes.len(),
-        "a vector without an outcome"
+        "each vector must have an expected outcome"
     );
     for (name, classes, files) in outcomes {
         let package = vector(&name);
@@ -164,7 +165,7 @@ fn an_independent_reader_agrees_about_every_vector() {
     };
     for ((name, classes, _), told) in outcomes.iter().zip(told) {
         let ours = lines(&whole(&vector(name)));
-        // Readers may differ in their limits, but never in the complete files.
+        // Readers may have different limits, but must report the same complete files.
         if classes.len() == 1 {
             assert_eq!(told, ours, "{name}");
         } else {
@@ -201,7 +202,7 @@ fn an_independent_reader_reads_what_is_written() {
     }
 }
 
-/// Files with all metadata that a version can carry.
+/// Returns files with all metadata that a version can express.
 fn site(version: Version) -> Vec<File> {
     let two = version == Version::Two;
     let sizes = [0, 1, 511, 16_384, 200_000, 7];
@@ -254,7 +255,7 @@ fn what_is_written_is_what_the_specification_says() {
         assert_eq!(again, package, "{name}");
     }
 
-    // A list that is not known in advance, and a chunked file.
+    // The list of files is not known in advance, and one file is chunked.
     let package = vector("rich-2.objp");
     let mut files = whole(&package).files;
     files[2].0.size = None;
@@ -263,7 +264,7 @@ fn what_is_written_is_what_the_specification_says() {
         encoder.push(entry.clone()).unwrap();
     }
     encoder.finish();
-    // The size of the parts matters only in a chunked file.
+    // The part size has an effect only in a chunked file.
     assert_eq!(write(encoder, &files, 2), package);
 }
 
@@ -277,7 +278,7 @@ fn the_specification_shows_the_vectors() {
     }
 }
 
-/// A hexadecimal listing with sixteen bytes per line.
+/// Formats a hexadecimal listing with sixteen bytes per line.
 fn listing(bytes: &[u8]) -> String {
     let mut text = String::new();
     for (line, bytes) in bytes.chunks(16).enumerate() {

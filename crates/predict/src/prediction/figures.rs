@@ -22,7 +22,7 @@ pub struct Compared {
     pub measured: f64,
     /// The error as a share: predicted divided by measured, minus 1.
     pub error_share: f64,
-    /// Whether the measured mean lies within the prediction interval.
+    /// Whether the measured mean is within the prediction interval.
     pub within: bool,
 }
 
@@ -49,9 +49,9 @@ pub struct Row {
     pub users: u32,
     /// Whether the load was used for the fit.
     pub fitted: bool,
-    /// Whether the load was a burst, of which only the processor time was used.
+    /// Whether the load was a burst, of which only the CPU time was used.
     pub burst: bool,
-    /// Whether the throughput or the number of users exceeds those of all fitted loads.
+    /// Whether the throughput or the number of users is larger than in all fitted loads.
     pub extrapolated: bool,
     /// The number of completed exchanges per second.
     pub throughput_per_s: Figure,
@@ -134,7 +134,7 @@ pub struct Prediction {
     pub series: String,
     /// The scenario: the differences from the measurement.
     pub scenario: String,
-    /// The law of the processor time.
+    /// The law of the CPU time.
     pub law: Law,
     /// The number of other laws that pass the check; they widen the intervals.
     pub other_laws: usize,
@@ -144,7 +144,7 @@ pub struct Prediction {
     pub delay_ms: f64,
     /// The think time of a user.
     pub think_ms: f64,
-    /// The server's processor in this scenario, in cores.
+    /// The server's CPU capacity in this scenario, in cores.
     pub cores: f64,
     /// The page cache; absent if there are no disk reads and the memory does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,7 +152,7 @@ pub struct Prediction {
     /// The workers; absent if their number is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub workers: Option<WorkersModel>,
-    /// The residual of the processor time and its limit, as shares.
+    /// The residual of the CPU time and its limit, as shares.
     pub residual_busy: [f64; 2],
     /// The residual of the throughput and its limit, as shares.
     pub residual_throughput: [f64; 2],
@@ -164,7 +164,7 @@ pub struct Prediction {
     pub burst_users: Vec<u32>,
     /// The sizes of the batches.
     pub batch_sizes: Vec<u32>,
-    /// The number of fitted replicates or results, including those of bursts and batches.
+    /// The number of fitted replicates or results, including bursts and batches.
     pub fitted_readings: usize,
     /// The number of users from which exchanges queue: where the asymptotes of the throughput cross.
     pub crossing_users: f64,

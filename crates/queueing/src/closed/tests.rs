@@ -139,7 +139,7 @@ fn a_delay_and_few_servers_far_beyond_saturation_have_a_mean() {
         let expected = f64::from(users) / solution.throughput.0;
         assert!(
             (solution.response.0 / expected - 1.0).abs() < 1e-9,
-            "{users}: {solution:?}"
+            "{users} users: {solution:?}"
         );
     }
 }

@@ -7,19 +7,19 @@ use super::positive;
 /// Workers, and the backlog in front of them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Admission {
-    /// The index of the station before which an exchange needs a worker. It holds the worker until it ends.
+    /// The index of the station before which an exchange needs a worker. The exchange holds the worker until it ends.
     pub before: usize,
     /// The number of workers; at least 1.
     pub workers: u32,
     /// The number of connections that may wait for a worker.
     pub backlog: u32,
-    /// What happens to a connection that finds the backlog full.
+    /// The handling of a connection that finds the backlog full.
     pub overflow: Overflow,
-    /// The handshake of a connection; `None` if a SYN that finds room takes the place at once.
+    /// The handshake of a connection; `None` if a SYN that finds room takes the slot at once.
     pub handshake: Option<Handshake>,
 }
 
-/// What happens to a connection that finds the backlog full.
+/// The handling of a connection that finds the backlog full.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Overflow {
     /// The connection is reset and its exchange fails, as with Linux's `net.ipv4.tcp_abort_on_overflow`.
@@ -28,9 +28,9 @@ pub enum Overflow {
     Retry(Retries),
 }
 
-/// The TCP handshake. A SYN that finds room in the backlog does not take a place: the client's ACK takes it, a round trip
-/// later. If other connections have filled the backlog by then, the ACK is dropped. The client then has a connection, and
-/// repeats its request as after a loss, until the request takes a place (Linux, `tcp_v4_syn_recv_sock`).
+/// The TCP handshake. A SYN that finds room in the backlog takes no slot: the client's ACK takes the slot, a round trip
+/// later. If other connections have filled the backlog in the meantime, the ACK is dropped. The client then has a
+/// connection, and repeats its request as after a loss, until the request takes a slot (Linux, `tcp_v4_syn_recv_sock`).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Handshake {
     /// The time from a SYN to the ACK.
@@ -40,8 +40,8 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// A handshake with the retransmissions of Linux: the tail loss probe and the first time-out after 200 ms and a round trip
-    /// each (RFC 8985, 7; `TCP_RTO_MIN`), then back-off (RFC 6298, 5.5).
+    /// Returns a handshake with the retransmissions of Linux: the tail loss probe and the first time-out after 200 ms
+    /// and a round trip each (RFC 8985, 7; `TCP_RTO_MIN`), then back-off (RFC 6298, 5.5).
     pub fn linux(round_trip: Seconds) -> Handshake {
         Handshake {
             round_trip,
@@ -83,7 +83,7 @@ impl Retries {
         most: 6,
     };
 
-    /// The time before a retry, or before the failure instead of the retry. Retries are counted from 1.
+    /// Returns the time before a retry, or before the failure instead of the retry. Retries are counted from 1.
     pub(super) fn wait(&self, retry: u32) -> Seconds {
         let doublings = retry.saturating_sub(self.even.max(1)).min(MOST_DOUBLINGS);
         Seconds(self.first.0 * f64::from(1u32 << doublings))
@@ -94,7 +94,7 @@ impl Retries {
 const MOST_DOUBLINGS: u32 = 30;
 
 impl Admission {
-    /// The retries of an attempt that finds the backlog full; `None` if the attempt is refused.
+    /// Returns the retries of an attempt that finds the backlog full; `None` if the attempt is refused.
     pub(super) fn retries(&self, has_connection: bool) -> Option<Retries> {
         match (self.handshake, self.overflow) {
             (Some(handshake), _) if has_connection => Some(handshake.request),
@@ -108,9 +108,9 @@ impl Admission {
         positive("the number of workers", f64::from(self.workers))?;
         if self.before > stations {
             return Err(ModelError::Parameter {
-                what: "the station before which a worker is needed".to_owned(),
+                what: "the index of the station before which a worker is needed".to_owned(),
                 found: self.before as f64,
-                range: "the place of a station",
+                range: "the index of a station",
             });
         }
         if let Some(handshake) = self.handshake {
@@ -132,7 +132,7 @@ impl Admission {
 mod tests {
     use super::*;
 
-    /// The times of all retries since the first SYN, and of the failure.
+    /// Returns the times of all retries since the first SYN, and of the failure.
     fn times(retries: Retries) -> Vec<f64> {
         let waits = (1..=retries.most + 1).map(|retry| retries.wait(retry).0);
         waits

@@ -24,7 +24,7 @@ const RETRY: Overflow = Overflow::Retry(Retries::LINUX);
 
 #[test]
 fn workers_without_a_limit_of_the_backlog_are_servers() {
-    // Workers that each hold a delay of 10 ms are M/M/W//20; one worker is a single server.
+    // W workers with a delay of 10 ms each are M/M/W//20; one worker is a single server.
     for workers in [1, 3] {
         let mut limited = simulation(
             users(20, 0.05),
@@ -240,10 +240,10 @@ fn a_request_that_finds_no_place_after_its_handshake_is_repeated() {
     };
     let round_trip = Seconds(0.01);
     let found = of(Some(Handshake::linux(round_trip)));
-    // 10 ms, 10 ms and 300 ms.
+    // 10 ms on the path, 10 ms for the handshake and 300 ms of work.
     assert!((found.quantile(0.5).0 - 0.32).abs() < 1e-9, "{found:?}");
     assert_eq!(found.refused, 0.0);
-    // A SYN that takes a place at once needs no round trip.
+    // A SYN that takes a slot at once needs no round trip.
     let at_once = of(None);
     assert!((at_once.quantile(0.5).0 - 0.31).abs() < 1e-9);
     assert!((found.overflows - 0.3).abs() < 1e-9, "{found:?}");

@@ -58,7 +58,7 @@ pub(super) struct Draws {
 }
 
 impl Draws {
-    /// The draws of a named part of a simulation.
+    /// Creates the draws of a named part of a simulation.
     pub(super) fn new(seed: Seed, name: &str, place: usize) -> Draws {
         Draws {
             seed: seed.stream(name).child(place as u64),
@@ -89,7 +89,7 @@ impl Draws {
         1.0 - self.uniform()
     }
 
-    /// A time from a distribution, in seconds.
+    /// Draws a time from a distribution, in seconds.
     pub(super) fn draw(&mut self, distribution: &Distribution) -> f64 {
         match distribution {
             Distribution::Deterministic(time) => time.0,
@@ -139,11 +139,11 @@ mod tests {
             let deviation = (squares / sample.len() as f64).sqrt();
             assert!(
                 (found / 0.2 - 1.0).abs() < 0.01,
-                "{distribution:?}: {found}"
+                "{distribution:?}: mean {found}"
             );
             assert!(
                 (deviation / 0.2 - variation).abs() < 0.02,
-                "{distribution:?}: {deviation}"
+                "{distribution:?}: deviation {deviation}"
             );
             assert!((distribution.mean().0 - 0.2).abs() < 1e-12);
         }

@@ -53,7 +53,7 @@ struct Exchange {
     station: usize,
     /// The number of rounds after the current round.
     rounds_left: usize,
-    /// The number of times that the SYN, or later the request, found the backlog full.
+    /// The number of times that the SYN, and later the request, found the backlog full.
     retries: u32,
     /// Whether the SYN found room.
     has_connection: bool,
@@ -150,7 +150,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Schedules the next exchange of a user, or of the arrivals.
+    /// Schedules the next exchange of a user, or the next arrival.
     fn next_of_source(&mut self) {
         let pause = match &self.simulation.source {
             Source::Users { think, .. } => self.draws.draw(think),
@@ -220,13 +220,13 @@ impl Engine<'_> {
         id
     }
 
-    /// An exchange in flight; `None` if it has ended.
+    /// Returns an exchange in flight; `None` if it has ended.
     fn exchange(&mut self, id: ExchangeId) -> Option<&mut Exchange> {
         let exchange = &mut self.exchanges[id.place];
         (exchange.use_number == id.use_number).then_some(exchange)
     }
 
-    /// The exchange enters its next station, if it has a worker or needs no worker there.
+    /// Moves the exchange to its next station, if it has a worker or needs no worker there.
     fn visit(&mut self, id: ExchangeId) {
         let Exchange {
             station,
@@ -295,7 +295,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The connection is refused.
+    /// Refuses the connection.
     fn refuse(&mut self, id: ExchangeId) {
         let exchange = self.exchanges[id.place];
         self.forget(id);
@@ -315,7 +315,7 @@ impl Engine<'_> {
         self.visit(id);
     }
 
-    /// The exchange leaves the last station.
+    /// Handles an exchange that leaves the last station.
     fn finish(&mut self, id: ExchangeId) {
         let exchange = self.exchanges[id.place];
         if exchange.is_awaited {
@@ -327,7 +327,8 @@ impl Engine<'_> {
         }
     }
 
-    /// A worker takes the next connection of the backlog. Connections whose clients have given up are closed at once.
+    /// Frees a worker, which takes the next connection of the backlog. Connections whose clients have given up are
+    /// closed at once.
     fn free_worker(&mut self) {
         self.workers.busy -= 1;
         while let Some(next) = self.workers.backlog.pop_front() {

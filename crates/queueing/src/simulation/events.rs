@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// The place of an exchange among those in flight, and the number of the exchange in the simulation, from 1. The number
-/// distinguishes it from earlier exchanges in the same place, whose events are ignored.
+/// The slot of an exchange in the table of exchanges in flight, and the number of the exchange in the simulation, from
+/// 1. The number distinguishes the exchange from earlier exchanges in the same slot, whose events are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ExchangeId {
     pub(super) place: usize,
@@ -14,7 +14,7 @@ pub(super) struct ExchangeId {
 /// An event of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// A user ends thinking, or an exchange arrives from outside.
+    /// The think time of a user ends, or an exchange arrives from outside.
     Begin,
     /// A server of a station finishes an exchange.
     Served(usize, ExchangeId),

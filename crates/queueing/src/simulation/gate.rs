@@ -1,6 +1,7 @@
 //! The quota of a station: server time that is granted at the start of each period.
 //!
-//! Unused server time of earlier periods is kept up to the burst; the rest is lost. Periods start at multiples of their length.
+//! Unused server time of earlier periods remains available up to the burst; further unused time is lost. Periods start
+//! at multiples of their length.
 
 use super::Quota;
 
@@ -53,7 +54,8 @@ impl Gate {
         self.left_s <= 0.0
     }
 
-    /// The time from `now` until the quota is used up by `busy` servers, or granted again, whichever is earlier.
+    /// Returns the time from `now` until the quota is used up by `busy` servers, or granted again, whichever is
+    /// earlier.
     pub(super) fn next_change(&self, now: f64, busy: usize) -> f64 {
         let renewed = ((self.period_number + 1.0) * self.period_s - now).max(0.0);
         match self.is_closed() || busy == 0 {

@@ -35,15 +35,15 @@ pub enum Discipline {
     /// Processor sharing: all exchanges are served at the same time. Each receives an equal share of this number of servers,
     /// but at most one server.
     Shared(u32),
-    /// First come, first served, with servers that share a quota of time in each period, as control groups limit processor
-    /// time (Linux, Documentation/scheduler/sched-bwc.rst). The servers work at full speed until the quota is used up; all of
-    /// them then wait for the next period.
+    /// First come, first served, with servers that share a quota of time in each period, as control groups limit CPU
+    /// time (Linux, Documentation/scheduler/sched-bwc.rst). The servers work at full speed until the quota is used up;
+    /// all of them then wait for the next period.
     Quota(Quota),
     /// A delay without queueing.
     Delay,
 }
 
-/// A quota of processor time.
+/// A quota of CPU time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quota {
     /// The number of exchanges that are served at a time.
@@ -88,8 +88,8 @@ pub struct Simulation {
     pub source: Source,
     /// The stations, in the order of the visits.
     pub stations: Vec<SimulatedStation>,
-    /// The probabilities that an exchange has 1, 2, 3, … rounds. A round is a visit of the stations in turn. Empty for a
-    /// single round.
+    /// The probabilities that an exchange has 1, 2, 3, … rounds. A round visits the stations in their order. Empty for
+    /// a single round.
     pub rounds: Vec<f64>,
     /// The index of the station with which each round after the first begins.
     pub rounds_from: usize,
@@ -101,7 +101,7 @@ pub struct Simulation {
     pub warm_up: u32,
     /// The number of measured exchanges; at least [`BATCHES`].
     pub measured: u32,
-    /// The seed of all draws.
+    /// The seed of all random numbers.
     pub seed: Seed,
 }
 
@@ -142,9 +142,9 @@ impl Simulation {
         let rounds = self.mean_rounds()?;
         if self.rounds_from > 0 && self.rounds_from >= self.stations.len() {
             return Err(ModelError::Parameter {
-                what: "the station with which a round begins".to_owned(),
+                what: "the index of the station with which a round begins".to_owned(),
                 found: self.rounds_from as f64,
-                range: "the place of a station",
+                range: "the index of a station",
             });
         }
         self.check_source(rounds)?;

@@ -49,12 +49,13 @@ pub struct SimulationResult {
 }
 
 impl SimulationResult {
-    /// A quantile of the response time: the smallest value that at least this share of exchanges does not exceed.
+    /// Returns a quantile of the response time: the smallest value that at least this share of exchanges does not
+    /// exceed.
     pub fn quantile(&self, share: f64) -> Seconds {
         ranked(&self.sorted, share)
     }
 
-    /// A quantile of the response time of completed exchanges; 0 if no exchange was completed.
+    /// Returns a quantile of the response time of completed exchanges; 0 if no exchange was completed.
     pub fn completed_quantile(&self, share: f64) -> Seconds {
         ranked(&self.sorted_completed, share)
     }
@@ -66,7 +67,7 @@ fn ranked(sorted: &[f64], share: f64) -> Seconds {
     Seconds(sorted.get(place).copied().unwrap_or(0.0))
 }
 
-/// The figures of the measured exchanges.
+/// Returns the figures of the measured exchanges.
 pub(super) fn summarised(log: Log) -> SimulationResult {
     let batch = log.ended.len() / BATCHES as usize;
     let (mut rates, mut means, mut completed, mut failed) = (vec![], vec![], vec![], vec![]);
@@ -108,18 +109,18 @@ pub(super) fn summarised(log: Log) -> SimulationResult {
     }
 }
 
-/// The response times of the exchanges whose end `keep` accepts.
+/// Returns the response times of the exchanges whose end `keep` accepts.
 fn times(ended: &[Ended], keep: fn(End) -> bool) -> impl Iterator<Item = f64> {
     let kept = ended.iter().filter(move |exchange| keep(exchange.end));
     kept.map(|exchange| exchange.response)
 }
 
-/// The mean of some values; 0 if there are none.
+/// Returns the mean of some values; 0 if there are none.
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// A mean, with its interval from the means of the batches.
+/// Returns a mean, with its interval from the means of the batches.
 fn measured(mean: f64, batches: &[f64]) -> Measured {
     let n = batches.len() as f64;
     let middle = batches.iter().sum::<f64>() / n;

@@ -40,8 +40,8 @@ pub(super) struct Service {
     present: usize,
     /// The exchanges that wait for a server.
     queue: VecDeque<ExchangeId>,
-    /// The exchanges that receive work at the same rate: all exchanges of a shared station, or the exchanges in service of a
-    /// station with a quota. `work_each` is the work that each has received since the station was last empty.
+    /// The exchanges that receive work at the same rate: all exchanges of a shared station, or the exchanges in service
+    /// of a station with a quota. `work_each` is the work per exchange since the station was last empty.
     sharers: BinaryHeap<Reverse<Sharer>>,
     work_each: f64,
     /// The quota.
@@ -114,7 +114,7 @@ impl Service {
         self.updated = now;
     }
 
-    /// The mean share of busy servers since the last [`Service::reset`].
+    /// Returns the mean share of busy servers since the last [`Service::reset`].
     pub(super) fn utilisation(&self, length_s: f64) -> f64 {
         self.busy_s / length_s / self.definition.discipline.capacity().unwrap_or(1.0)
     }
@@ -124,7 +124,7 @@ impl Service {
         self.busy_s = 0.0;
     }
 
-    /// An exchange arrives.
+    /// Handles the arrival of an exchange.
     pub(super) fn arrive(&mut self, now: f64, exchange: ExchangeId, agenda: &mut Agenda) {
         self.advance(now);
         self.present += 1;
@@ -147,7 +147,7 @@ impl Service {
         }
     }
 
-    /// An exchange begins to receive work.
+    /// Starts the work on an exchange at a shared rate.
     fn share(&mut self, exchange: ExchangeId) {
         let work = self.draws.draw(&self.definition.service);
         self.epoch += 1;
@@ -158,7 +158,7 @@ impl Service {
         }));
     }
 
-    /// A server has finished an exchange.
+    /// Handles the end of service of an exchange: the server takes the next exchange of the queue.
     pub(super) fn served(&mut self, now: f64, agenda: &mut Agenda) {
         self.advance(now);
         self.present -= 1;
@@ -167,8 +167,8 @@ impl Service {
         }
     }
 
-    /// The exchange that a station with shared service or a quota has finished; `None` if the station's exchanges have changed
-    /// since the event was scheduled, or if the event was a change of the quota.
+    /// Returns the exchange that a station with shared service or a quota has finished. `None` if the station's
+    /// exchanges have changed since the event was scheduled, or if the event was a change of the quota.
     pub(super) fn shared_served(
         &mut self,
         now: f64,

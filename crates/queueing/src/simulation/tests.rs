@@ -60,7 +60,7 @@ fn m_m_1_has_its_mean_and_its_percentiles() {
         )
         .run()
         .unwrap();
-        // R = S / (1 - U) under both disciplines; in order, R is exponential.
+        // R = S / (1 - U) under both disciplines. With service in order of arrival, R is exponential.
         agrees(result.response, 0.025);
         agrees(result.throughput, 60.0);
         assert!((result.utilisations[0] - 0.6).abs() < 0.02);
@@ -165,7 +165,7 @@ fn parameters_out_of_range_are_errors() {
     assert!(timeless.run().is_err());
 }
 
-/// A short simulation, which is long enough to separate means that are far apart.
+/// Returns a short simulation, which is long enough to separate means that are far apart.
 fn short(source: Source, stations: Vec<SimulatedStation>) -> Simulation {
     Simulation {
         warm_up: 1_000,
@@ -223,7 +223,10 @@ fn what_earlier_periods_left_is_used_up_to_the_burst() {
     };
     for (burst, expected) in [(0.0, 0.02), (0.001, 0.0195), (0.002, 0.0195), (0.1, 0.0195)] {
         let found = median(burst);
-        assert!((found - expected).abs() < 1e-6, "{burst}: {found}");
+        assert!(
+            (found - expected).abs() < 1e-6,
+            "burst {burst}: found {found}"
+        );
     }
 }
 

@@ -17,21 +17,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{FACTS, secret};
 
-/// The number of measurements of each cost; the median is used.
+/// The number of measurements of each operation. The median is used.
 const ROUNDS: usize = 7;
-/// The number of measured handshakes; the median is used.
+/// The number of measured handshakes. The median is used.
 const HANDSHAKES: usize = 101;
 /// The minimum length of a measurement.
 const LEAST: Duration = Duration::from_millis(20);
-/// The number of connections in measurements of sockets: below the usual limit of 1024 descriptors per process.
+/// The number of connections in measurements of sockets: below the usual limit of 1024 file descriptors per process.
 const SOCKETS: u32 = 400;
-/// The number of ranks in the measurement of memory.
+/// The number of ranks in the measurement of rank 0's memory.
 const RANKS: u32 = 1000;
 
-/// Processor time of rank 0 per operation.
+/// CPU time of rank 0 per operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Costs {
-    /// The TLS handshake and the proofs of the secret in both directions, per connection.
+    /// The TLS handshake, and the proofs of the secret in both directions, per connection.
     pub handshake: Duration,
     /// Accepting a connection.
     pub accept: Duration,
@@ -45,24 +45,24 @@ pub struct Costs {
     pub ping: Duration,
 }
 
-/// The costs of the figures of one rank in one interval.
+/// The CPU time and the size of one rank's figures in one interval.
 #[derive(Debug, Clone, Copy)]
 pub struct IntervalCosts {
     /// The number of exchanges of the rank in the interval.
     pub exchanges: u64,
     /// Bytes on the socket, including the TLS records.
     pub bytes: usize,
-    /// Processor time of the rank: encoding, MAC and encryption.
+    /// CPU time of the rank: encoding, MAC and encryption.
     pub encode: Duration,
-    /// Processor time of rank 0: decryption, MAC and decoding of the frame.
+    /// CPU time of rank 0: decryption, MAC and decoding of the frame.
     pub receive: Duration,
-    /// Processor time of rank 0: decoding and merging of the figures.
+    /// CPU time of rank 0: decoding and merging of the figures.
     pub merge: Duration,
     /// Memory of rank 0 per rank, in bytes.
     pub memory: u64,
 }
 
-/// The median CPU time of a call, without that of `prepare`.
+/// Returns the median CPU time of `call`, excluding the CPU time of `prepare`.
 fn time<T>(mut prepare: impl FnMut() -> T, mut call: impl FnMut(T)) -> Duration {
     let mut rounds: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
@@ -98,7 +98,7 @@ impl End {
         }
     }
 
-    /// The bytes to write to the socket.
+    /// Returns the bytes to write to the socket.
     fn output(&mut self) -> Vec<u8> {
         let taken = self.channel.seal(self.link.outbox());
         self.link.outbox().drain(..taken);
@@ -119,14 +119,14 @@ impl End {
         self.link.message().expect("the message is valid")
     }
 
-    /// Sends a message; returns the bytes to write to the socket.
+    /// Sends a message. Returns the bytes to write to the socket.
     fn message(&mut self, message: &Message) -> Vec<u8> {
         self.link.send(message).expect("the link is open");
         self.output()
     }
 }
 
-/// The time since 1970 at instant zero, for certificates, which are not checked.
+/// The Unix time at instant zero, for the validity of certificates, which no member checks.
 const UNIX_TIME: Duration = Duration::from_secs(1_700_000_000);
 
 /// The settings of a member and of rank 0.
@@ -137,7 +137,7 @@ fn settings() -> Result<[ChannelSettings; 2], Box<dyn Error>> {
     ])
 }
 
-/// Opens a connection; returns both sides, and the processor time of rank 0.
+/// Opens a connection. Returns both sides, and the CPU time of rank 0.
 fn open([member, rank_0]: &[ChannelSettings; 2]) -> (End, End, Duration) {
     let mut member = End::new(Side::Member, member);
     let mut spent = Duration::ZERO;
@@ -156,7 +156,7 @@ fn open([member, rank_0]: &[ChannelSettings; 2]) -> (End, End, Duration) {
     (member, rank_0, spent)
 }
 
-/// Measures the costs that do not depend on the load.
+/// Measures the CPU times that do not depend on the load.
 pub fn measure() -> Result<Costs, Box<dyn Error>> {
     let tls = settings()?;
     let mut handshakes: Vec<Duration> = (0..HANDSHAKES).map(|_| open(&tls).2).collect();
@@ -185,7 +185,7 @@ pub fn measure() -> Result<Costs, Box<dyn Error>> {
     })
 }
 
-/// Measures accept, poll (per connection), read and write over loopback.
+/// Measures the CPU time of accept, of poll (per connection), of read and of write over loopback.
 fn of_sockets() -> Result<(Duration, Duration, Duration, Duration), Box<dyn Error>> {
     use std::io::{Read as _, Write as _};
 
@@ -209,7 +209,7 @@ fn of_sockets() -> Result<(Duration, Duration, Duration, Duration), Box<dyn Erro
     );
     let message = [0; 100];
     let mut buffer = [0; 1000];
-    // One call writes and reads; half of its time counts for each.
+    // One call writes and reads, so half of its time is attributed to each.
     let (client, server) = (&mut clients[0], &mut servers[0]);
     client.set_nodelay(true)?;
     let write = time(
@@ -237,13 +237,13 @@ fn accept_all(listener: &TcpListener) -> Result<(Duration, Vec<TcpStream>), Box<
     Ok((spent / SOCKETS, servers))
 }
 
-/// The figures of a rank with this number of exchanges in an interval. Latency is log-normal with a median of 1 ms
-/// and a 99th percentile of 5 ms; one exchange in a thousand is 100 times slower.
+/// Returns the figures of a rank with this number of exchanges in an interval. Latency is log-normal with a median of 1
+/// ms and a 99th percentile of 5 ms; one exchange in a thousand is 100 times slower.
 pub fn part(rank: u64, interval: u64, exchanges: u64) -> Part {
     let seed = Seed(rank).child(interval);
     let mut part = Part::new(interval);
     for n in 0..exchanges {
-        // Box and Muller 1958.
+        // The Box-Muller transform (1958) yields normally distributed numbers.
         let radius = (-2.0 * (1.0 - seed.uniform(3 * n)).ln()).sqrt();
         let normal = radius * (std::f64::consts::TAU * seed.uniform(3 * n + 1)).cos();
         let slow = if seed.draw(3 * n + 2).is_multiple_of(1000) {
@@ -266,7 +266,7 @@ pub fn part(rank: u64, interval: u64, exchanges: u64) -> Part {
     part
 }
 
-/// Measures the costs of figures at this load.
+/// Measures the CPU time of processing an interval's figures at this load.
 pub fn of_intervals(exchanges: u64) -> Result<IntervalCosts, Box<dyn Error>> {
     let tls = settings()?;
     let (mut member, ..) = open(&tls);
@@ -281,7 +281,7 @@ pub fn of_intervals(exchanges: u64) -> Result<IntervalCosts, Box<dyn Error>> {
     let encoded = encode_part(&figures);
     let interval = Message::Interval(encoded);
     let bytes = member.message(&interval).len();
-    // Rank 0 did not receive the frames so far, so a new connection is needed.
+    // Rank 0 did not receive the earlier frames, so the counters of the frames differ and a new connection is needed.
     let (mut member, mut rank_0, _) = open(&tls);
     let receive = time(
         || member.message(&interval),
@@ -300,8 +300,8 @@ pub fn of_intervals(exchanges: u64) -> Result<IntervalCosts, Box<dyn Error>> {
     })
 }
 
-/// Measures decoding and merging per rank, and memory of rank 0 per rank while it holds the figures of all ranks for
-/// one interval, as while it waits for the last rank.
+/// Measures two costs of rank 0, each per rank: the CPU time of decoding and merging, and the memory of one interval's
+/// figures. Rank 0 stores the figures of an interval until those of the last rank arrive.
 fn of_merging(exchanges: u64) -> (Duration, u64) {
     fathometer_sys::heap::release_free_memory();
     let before = resident();
@@ -325,7 +325,7 @@ fn of_merging(exchanges: u64) -> (Duration, u64) {
     (spent / RANKS, memory / u64::from(RANKS))
 }
 
-/// Resident memory of this process, in bytes.
+/// Returns the resident memory of this process, in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));

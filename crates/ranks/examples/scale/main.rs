@@ -1,5 +1,6 @@
-//! The limits of a load test with many ranks: measures the costs of rank 0, and simulates tests of up to 3000 ranks in
-//! virtual time with these costs. Prints the tables of `docs/scale.md` (`cargo xtask scale`).
+//! Determines the limits of a load test with many ranks. Measures the CPU time of rank 0's operations, and uses it in
+//! simulations of tests with up to 3000 ranks in virtual time. Prints the tables of `docs/scale.md` (`cargo xtask
+//! scale`).
 
 mod costs;
 mod packet;
@@ -28,7 +29,7 @@ const FACTS: TestFacts = TestFacts {
 
 /// The loads, in exchanges per rank and second.
 const LOADS: [u64; 4] = [100, 1_000, 10_000, 100_000];
-/// The load of the simulations, in exchanges per rank and second.
+/// The load of the simulations, in exchanges per second for each rank.
 const SIMULATED: u64 = 10_000;
 /// The numbers of ranks in the simulations.
 const RANKS: [u32; 5] = [10, 100, 300, 1_000, 3_000];
@@ -94,7 +95,7 @@ fn millis(time: Duration) -> String {
 }
 
 fn print_costs(costs: &Costs) {
-    println!("| what rank 0 does | processor time |\n|---|---:|");
+    println!("| what rank 0 does | CPU time |\n|---|---:|");
     for (what, time) in [
         ("accepts a connection", costs.accept),
         (

@@ -3,7 +3,7 @@
 use fathometer_model::Instant;
 use fathometer_path::{Arrival, Link};
 
-/// Bytes of payload and of headers (IPv4, and TCP with time stamps) in a full packet.
+/// Bytes of payload in a full packet, and bytes of its headers (IPv4, and TCP with time stamps).
 const SEGMENT: usize = 1448;
 pub const HEADERS: u32 = 52;
 /// The content of a packet.
@@ -24,7 +24,7 @@ pub struct Packet {
     pub content: Content,
 }
 
-/// Only links with compression read these bytes.
+/// Only links with compression read the bytes of a packet; the simulated links have none.
 impl AsRef<[u8]> for Packet {
     fn as_ref(&self) -> &[u8] {
         match &self.content {
@@ -34,7 +34,7 @@ impl AsRef<[u8]> for Packet {
     }
 }
 
-/// Sends bytes of a rank's connection in packets.
+/// Sends the bytes of a rank's connection in packets.
 pub fn send(link: &mut Link<Packet>, now: Instant, rank: u32, bytes: &[u8]) {
     for segment in bytes.chunks(SEGMENT) {
         let packet = Packet {

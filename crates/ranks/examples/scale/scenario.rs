@@ -31,12 +31,12 @@ pub struct Found {
 pub struct Scenario<'a> {
     /// The number of ranks.
     pub ranks: u32,
-    /// The link of rank 0; the direction to rank 0 is up.
+    /// The link of rank 0. The direction `up` leads to rank 0.
     pub path: &'a Profile,
-    /// The secret of all ranks.
+    /// The secret that all ranks share.
     pub secret: &'a Secret,
-    /// The costs of connections.
+    /// The CPU times of the operations on a connection.
     pub costs: Costs,
-    /// The costs of figures, and the encoded figures of an interval.
+    /// The CPU times of processing an interval's figures, and the encoded figures of an interval.
     pub interval: (IntervalCosts, &'a [u8]),
 }

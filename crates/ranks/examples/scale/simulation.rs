@@ -1,8 +1,8 @@
 //! A test of many ranks in virtual time: the state machines of all ranks, their connections through one link, and
 //! rank 0 with the measured costs.
 //!
-//! A packet holds up to 1448 bytes of messages, and 52 bytes of headers. Congestion control, acknowledgements and
-//! losses of TCP are not simulated: on a long path, large messages would need some more round trips.
+//! A packet has up to 1448 bytes of messages, and 52 bytes of headers. TCP's congestion control, acknowledgements and
+//! losses are not simulated. On a long path, large messages would need some additional round trips.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -18,17 +18,17 @@ use fathometer_ranks::secret::NONCE;
 use super::packet::{Content, HEADERS, Packet, send};
 use super::scenario::{Found, Scenario};
 
-/// The maximum number of connections that wait to be accepted. The system drops further connection requests, and their
-/// clients retry after a second.
+/// The backlog: the maximum number of connections that wait for `accept`. The system drops further connection requests,
+/// and their clients retry after a second.
 const BACKLOG: usize = 1024;
 const AGAIN: Duration = Duration::from_secs(1);
-/// Frames of pings are shorter than this (in bytes), frames of figures are longer.
+/// The maximum length of a ping's frame, in bytes. Frames of figures are longer.
 const LONGEST_PING: usize = 100;
-/// How often all state machines handle their time-outs.
+/// The period at which all state machines handle their time-outs.
 const TURN: Duration = Duration::from_millis(10);
-/// The number of intervals of the test, of one second each.
+/// The number of intervals of the test. Each lasts one second.
 const INTERVALS: u64 = 4;
-/// The time after which an incomplete simulation is stopped.
+/// The time limit of the simulation.
 const END: Duration = Duration::from_secs(120);
 
 /// An event at an instant.
@@ -36,7 +36,7 @@ const END: Duration = Duration::from_secs(120);
 enum Due {
     /// A member requests a connection.
     Connect(u32),
-    /// A member reports its next interval, or its end after the last one.
+    /// A member reports its next interval. After the last interval, it reports the end of its share.
     Interval(u32, u64),
     /// All state machines handle their time-outs.
     Turn,
@@ -50,31 +50,31 @@ struct World<'a> {
     up: Link<Packet>,
     down: Link<Packet>,
     due: BinaryHeap<Reverse<(Instant, Due)>>,
-    /// Connections that wait to be accepted.
+    /// The connections that wait for `accept`.
     backlog: VecDeque<u32>,
     accepted: Vec<bool>,
     connections: u32,
     /// Bytes of accepted connections that rank 0 has not read.
     inbox: VecDeque<(u32, Vec<u8>)>,
-    /// Bytes of connections that are not accepted yet.
+    /// Bytes of connections that rank 0 has not accepted yet.
     early: BTreeMap<u32, Vec<u8>>,
     /// The number of merged intervals of each rank.
     merged: Vec<u64>,
-    /// Whether messages to all ranks must be sent.
+    /// Whether rank 0 has pending messages to all ranks.
     is_for_all: bool,
-    /// Bytes that rank 0 sends, and when its processor has written them.
+    /// Bytes that rank 0 sends, and the instant at which its processor has written them.
     sent: VecDeque<(Instant, u32, Vec<u8>)>,
-    /// When the processor of rank 0 is free.
+    /// The instant from which the processor of rank 0 is free.
     free: Instant,
     spent: Duration,
     start: Option<Instant>,
-    /// When each rank sent its last ping.
+    /// The instant at which each rank sent its last ping.
     ping: BTreeMap<u32, Instant>,
     results: u32,
     found: Found,
 }
 
-/// Simulates a test until it is complete, or for [`END`].
+/// Simulates a test until the test is complete, or until [`END`].
 pub fn simulate(scenario: &Scenario<'_>) -> Found {
     let mut world = World::new(scenario);
     let begin = world.now;
@@ -246,7 +246,7 @@ impl<'a> World<'a> {
                 let again = (self.now + AGAIN, Due::Connect(packet.rank));
                 self.due.push(Reverse(again));
             }
-            // The system of rank 0 answers.
+            // The system of rank 0 answers the connection request.
             Content::Open => {
                 self.backlog.push_back(packet.rank);
                 self.down.arrive(self.now, HEADERS, packet);
@@ -301,7 +301,8 @@ impl<'a> World<'a> {
                     }
                 }
                 MemberEvent::Compared(_) => {
-                    // A result has more histograms, so it is as large as the figures of three intervals.
+                    // The length of a result: a result has more histograms, about as many bytes as the figures of three
+                    // intervals.
                     let result = self.scenario.interval.1.repeat(3);
                     member.send(&Message::Ended(result));
                 }
@@ -317,7 +318,7 @@ impl<'a> World<'a> {
             .is_some_and(|start| start <= self.now && self.now < end(start))
     }
 
-    /// Rank 0 accepts connections while it has room, and reads each connection that has bytes.
+    /// Simulates a turn of rank 0: accepts connections up to its limit, and reads from each connection that has bytes.
     fn turn_of_rank_0(&mut self) {
         let (costs, begin) = (self.scenario.costs, self.now);
         let mut at = begin + costs.poll * self.connections;
@@ -351,7 +352,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Sends the messages that one event caused on all connections, such as the start.
+    /// Sends the messages for all ranks that one event caused, such as the start.
     fn send_to_all(&mut self, mut at: Instant) {
         for rank in 1..self.scenario.ranks {
             let outbox = self.coordinator.outbox(rank.into());
@@ -364,7 +365,7 @@ impl<'a> World<'a> {
         self.free = self.free.max(at);
     }
 
-    /// Handles the events of rank 0; returns when its processor has finished.
+    /// Handles the events of rank 0. Returns the instant at which its processor has finished.
     fn handle_events(&mut self, mut at: Instant) -> Instant {
         let interval = self.scenario.interval.0;
         while let Some(event) = self.coordinator.event() {

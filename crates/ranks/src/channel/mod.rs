@@ -1,13 +1,12 @@
 //! The encryption of a control connection, without I/O: TLS 1.3 between the socket and the [`link`](crate::link).
 //!
 //! Rank 0 has a certificate with a new key for each test, and a member accepts any certificate. So TLS alone protects
-//! only against passive readers. The shared secret authenticates the peer: the proofs of the link also cover the
-//! channel binding of the TLS session (`tls-exporter`, RFC 9266), see [`Link::bind`](crate::link::Link::bind). A
-//! machine in the middle has a separate session, with a different binding, with each side, so no proof that it
-//! forwards is valid.
+//! only against passive readers. The shared secret authenticates the peer: the proofs of the link include the channel
+//! binding of the TLS session (`tls-exporter`, RFC 9266), see [`Link::bind`](crate::link::Link::bind). A machine in the
+//! middle has two TLS sessions with different bindings, one with each side. So a proof that it forwards is invalid.
 //!
-//! There are no session tickets and no early data. The end of a connection needs no `close_notify`, because messages
-//! of the link show whether the data is complete.
+//! There are no session tickets and no early data. A `close_notify` at the end of a connection is not required, because
+//! the messages of the link show whether the data is complete.
 
 #[cfg(test)]
 mod tests;
@@ -25,20 +24,20 @@ use fathometer_tls::{
 use crate::link::PROTOCOL;
 use crate::secret::{BINDING, Side};
 
-/// The name in the certificate of rank 0. It is neither sent in the clear nor checked.
+/// The name in the certificate of rank 0. It is sent only encrypted, and no member checks it.
 const NAME: &str = "rank-0";
 
 /// The validity of the certificate, which no member checks.
 const VALID: Duration = Duration::from_secs(30 * 86_400);
 
-/// The maximum number of encrypted bytes that may be unsent when more bytes arrive. Bytes of a link use less than half
-/// of it; the rest is for TLS messages that answer the peer.
+/// The maximum number of encrypted bytes that may be unsent when more bytes arrive. The bytes of a link use less than
+/// half of this limit; the other half is for TLS messages that answer the peer.
 const MOST_UNSENT: usize = 160 << 10;
 
-/// Why a control connection cannot be encrypted, or cannot continue.
+/// The reason why a control connection cannot be encrypted, or cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelError {
-    /// The peer is a rank of a version before TLS.
+    /// The peer is a rank of an earlier version, without TLS.
     #[error(
         "the peer is a rank of an earlier version, without TLS: start the same version on every rank"
     )]
@@ -46,8 +45,8 @@ pub enum ChannelError {
     /// The peer is another program.
     #[error("the peer is not a rank of this version: it does not use TLS")]
     NoTls,
-    /// The peer causes answers but reads none of them.
-    #[error("the peer does not read what this side sends")]
+    /// The peer causes answers, but does not read them.
+    #[error("the peer does not read the data from this side")]
     Unread,
     /// TLS failed.
     #[error("the TLS session of the control connection failed: {0}")]
@@ -65,11 +64,11 @@ enum Role {
 }
 
 impl ChannelSettings {
-    /// Creates the settings of a side; those of rank 0 have a new key. `unix_time` is the time since 1970 at instant
+    /// Creates the settings of a side. The settings of rank 0 have a new key. `unix_time` is the Unix time at instant
     /// zero.
     ///
     /// # Errors
-    /// If the system gives no random numbers.
+    /// If the system returns no random numbers.
     pub fn new(side: Side, unix_time: Duration) -> Result<ChannelSettings, SettingsError> {
         Ok(ChannelSettings(match side {
             Side::RankZero => Role::RankZero(rank_zero(unix_time)?),
@@ -79,7 +78,7 @@ impl ChannelSettings {
 }
 
 fn rank_zero(unix_time: Duration) -> Result<Arc<ServerSettings>, SettingsError> {
-    // The authority is dropped: no member checks its signature.
+    // The authority is not stored: no member checks its signature.
     let authority = Authority::new(Lifetime::around(unix_time, VALID))?;
     let identity = authority.issue(&Issue::new([NAME]))?;
     let mut options = ServerOptions::new(identity, unix_time);
@@ -104,7 +103,7 @@ fn member(unix_time: Duration) -> Result<Arc<ClientSettings>, SettingsError> {
 pub struct Channel {
     session: Session,
     side: Side,
-    /// Whether the binding was returned.
+    /// Whether [`Channel::open`] has returned the channel binding.
     is_bound: bool,
     sent: u64,
     received: u64,
@@ -114,7 +113,7 @@ impl Channel {
     /// Creates one side of a new connection.
     ///
     /// # Errors
-    /// If TLS cannot begin.
+    /// If TLS cannot start.
     pub fn new(settings: &ChannelSettings, now: Instant) -> Result<Channel, ChannelError> {
         let (side, session) = match &settings.0 {
             Role::RankZero(settings) => (Side::RankZero, Session::server(settings, now)),
@@ -134,11 +133,12 @@ impl Channel {
         self.session.is_established()
     }
 
-    /// Decrypts bytes of the connection and appends the content to `plain`. Returns the channel binding once, when
-    /// the handshake is complete: the link must be [bound](crate::link::Link::bind) to it before it receives `plain`.
+    /// Decrypts bytes of the connection and appends the content to `plain`. Returns the channel binding once, when the
+    /// handshake is complete. The link must be [bound](crate::link::Link::bind) to it before the link receives `plain`.
     ///
     /// # Errors
-    /// If the peer does not use TLS, if it does not read, or if the session fails. The connection is then unusable.
+    /// If the peer does not use TLS, if the peer does not read, or if the session fails. The connection is then
+    /// unusable.
     pub fn open(
         &mut self,
         mut bytes: &mut [u8],
@@ -178,7 +178,8 @@ impl Channel {
             })
     }
 
-    /// Encrypts bytes of the link; returns how many were taken. The other bytes must wait until output was sent.
+    /// Encrypts bytes of the link. Returns the number of encrypted bytes. The caller must pass the remaining bytes
+    /// again after output was sent.
     pub fn seal(&mut self, plain: &[u8]) -> usize {
         self.session.write(plain)
     }
@@ -188,7 +189,7 @@ impl Channel {
         self.session.transmit()
     }
 
-    /// Removes the first bytes of the output, which were sent.
+    /// Removes bytes from the front of the output, after the caller sent them.
     pub fn output_sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
         self.session.transmitted(bytes);
@@ -199,7 +200,7 @@ impl Channel {
         self.session.wants_transmit()
     }
 
-    /// Bytes sent and received on the connection so far.
+    /// The numbers of bytes sent and received on the connection.
     pub fn traffic(&self) -> (u64, u64) {
         (self.sent, self.received)
     }

@@ -1,4 +1,4 @@
-//! Tests: both sides in memory, with and without a machine in the middle.
+//! Tests with both sides in memory, with and without a machine in the middle.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl End {
     }
 }
 
-/// Carries the bytes of a session both ways.
+/// Carries the bytes of a session in both directions.
 fn carry(one: &mut End, other: &mut End) {
     other.open(&one.output()).unwrap();
     one.open(&other.output()).unwrap();
@@ -110,7 +110,7 @@ impl Ranks {
         }
     }
 
-    /// Acts as both hosts: binds the links, passes them the decrypted bytes, and encrypts their output.
+    /// Does the work of both hosts: binds the links, passes them the decrypted bytes, and encrypts their output.
     fn host(&mut self, at_member: &mut End, at_rank_0: &mut End) {
         if let Some(binding) = at_member.binding.take() {
             self.member.bind(&binding);
@@ -159,7 +159,7 @@ fn a_machine_in_the_middle_that_forwards_all_messages_is_refused_on_both_sides()
     assert!(member.channel.is_established() && rank_0.channel.is_established());
     let lost = MemberEvent::Lost(LinkError::Secret.to_string());
     assert_eq!(ranks.member.event(), Some(lost));
-    // The member closes its connection, and so does the machine in the middle.
+    // The member closes its connection, and the machine in the middle closes its connection to rank 0.
     assert_eq!(ranks.coordinator.event(), None);
     ranks.coordinator.closed(CONNECTION, "it was closed");
     ranks.coordinator.tick(NOW + RENDEZVOUS);
@@ -224,7 +224,7 @@ fn a_peer_that_renews_its_keys_and_reads_no_answer_is_given_up_with_bounded_memo
     let Role::Member(settings) = ChannelSettings::new(Side::Member, UNIX_TIME).unwrap().0 else {
         panic!("these are the settings of a member");
     };
-    // The same settings for a connection of rustls, whose API renews keys at any time.
+    // Uses the same settings in a connection of rustls, whose API can update the traffic keys at any time.
     let config = settings.quic_config(&[]).unwrap();
     let mut peer = ClientConnection::new(config, NAME.try_into().unwrap()).unwrap();
     let mut rank_0 = End::new(Side::RankZero);
@@ -264,7 +264,7 @@ fn peers_of_an_earlier_version_and_other_programs_are_told_apart() {
 }
 
 proptest! {
-    /// Bytes of an unknown peer give neither a binding nor content, however they are split.
+    /// Bytes of an unknown peer produce neither a binding nor content, independent of their segmentation.
     #[test]
     fn garbage_establishes_nothing(pieces: Vec<Vec<u8>>, is_record: bool, is_member: bool) {
         let side = if is_member { Side::Member } else { Side::RankZero };

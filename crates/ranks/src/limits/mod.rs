@@ -1,9 +1,9 @@
 //! Limits of the figures that a rank may report.
 //!
-//! A peer with the right secret, or a file that looks like a spool, may hold any numbers. They are checked once, on
-//! entry. After that, no sum over all ranks of a test, or over the fields of a part, overflows: each count of a rank,
-//! over its whole share, is at most 2^60 divided by the number of ranks. For 4096 ranks, this is 281 TB for each
-//! rank.
+//! A peer with the right secret, or a file in the format of a spool, may contain any numbers. They are checked once, on
+//! receipt. Each count of a rank, over its whole share, must be at most 2^60 divided by the number of ranks. So no sum
+//! over all ranks of a test, or over the fields of a part, overflows. For 4096 ranks, the limit of a count of bytes is
+//! 281 TB for each rank.
 
 mod windows;
 
@@ -14,22 +14,22 @@ use fathometer_load::timeline::Part;
 
 use crate::record::{RankRecord, TestFacts};
 
-/// The maximum of any figure, summed over all ranks of a test.
+/// The maximum of any count, summed over all ranks of a test.
 const MOST: u64 = 1 << 60;
 
-/// The longest time that is accepted: ten years. No test measures a longer time.
+/// The longest accepted duration: ten years, which is longer than any test.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Maximum number of threads of a rank.
 const THREADS: u32 = 1 << 16;
 
-/// The longest name of a host in bytes (RFC 1035 section 2.3.4).
+/// The maximum length of a host name in bytes (RFC 1035 section 2.3.4).
 const HOST: usize = 255;
 
-/// The longest reason from another rank that is repeated, in characters.
+/// The maximum number of characters of another rank's reason that are printed.
 const REASON: usize = 500;
 
-/// A figure that no test can have.
+/// A figure that is impossible in a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid {0} from this rank: the value is impossible; check that all ranks run the same build and that no other \
@@ -37,25 +37,25 @@ const REASON: usize = 500;
 )]
 pub struct ImpossibleFigure(pub &'static str);
 
-/// Whether a name can be a host name, and can be printed.
+/// Whether a host name is valid and printable.
 pub(crate) fn is_host(name: &str) -> bool {
     name.len() <= HOST && !name.chars().any(char::is_control)
 }
 
-/// A reason from another rank in printable form.
+/// Converts a reason from another rank into printable text.
 pub(crate) fn printable(reason: &str) -> String {
     let shown = reason.chars().filter(|character| !character.is_control());
     shown.take(REASON).collect()
 }
 
 impl TestFacts {
-    /// Whether a test can have these values.
+    /// Whether these values are possible in a test.
     pub(crate) fn are_possible(&self) -> bool {
         let times = [Some(self.warm_up), self.measured, Some(self.interval)];
         !self.interval.is_zero() && times.into_iter().flatten().all(|time| time <= LONGEST)
     }
 
-    /// The limits of one rank.
+    /// Returns the limits of one rank.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             most: MOST / u64::from(self.ranks.max(1)),
@@ -108,7 +108,7 @@ impl Limits {
         Ok(())
     }
 
-    /// Checks the result of a rank.
+    /// Checks the result of a rank. Its counts cover the whole share.
     pub(crate) fn record(&self, record: &RankRecord) -> Checked {
         let RankRecord {
             rank: _,
@@ -146,7 +146,7 @@ impl Limits {
             server: _,
             validity: _,
         } = result;
-        // Only the merge creates these.
+        // Only the merge fills the timeline and the table of ranks.
         if !timeline.is_empty() || !ranks.is_empty() {
             return Err(ImpossibleFigure("timeline or table of ranks"));
         }
@@ -175,14 +175,14 @@ impl Limits {
             cpu_system,
             workers,
             peak_memory,
-            // A limit may be infinite.
+            // The limit of descriptors may be infinite.
             descriptors: _,
             ports_exhausted,
             steal,
             repeated,
         } = generator;
-        self.total_time("processor time", *cpu_user)?;
-        self.total_time("processor time", *cpu_system)?;
+        self.total_time("CPU time", *cpu_user)?;
+        self.total_time("CPU time", *cpu_system)?;
         if workers.len() > THREADS as usize {
             return Err(ImpossibleFigure("number of threads"));
         }
@@ -195,7 +195,7 @@ impl Limits {
         }
         self.floats("stolen time", [*steal])?;
         self.counts("memory or ports", [peak_memory.0, *ports_exhausted])?;
-        // The sum over ranks has 32 bits.
+        // The sum over all ranks is stored in 32 bits.
         self.counts("repeated windows", [u64::from(*repeated) << 32])
     }
 
@@ -206,7 +206,7 @@ impl Limits {
         }
     }
 
-    /// Checks counts that are summed elsewhere.
+    /// Checks counts of which another function computes a sum.
     fn sum(&self, what: &'static str, counts: impl IntoIterator<Item = u64>) -> Checked {
         let add = |sum: u64, count: u64| sum.saturating_add(count);
         self.counts(what, [counts.into_iter().fold(0, add)])

@@ -1,4 +1,4 @@
-//! Checks of the figures of a window of time.
+//! Checks the figures of a window of time.
 
 use fathometer_analysis::load::{
     ByteCounts, Connections, Counts, Datagrams, Distribution, Ended, Frames, Handshakes, Latency,
@@ -146,7 +146,7 @@ impl Limits {
         self.sum("handshakes", [*full, *resumed, *early, *early_refused])?;
         self.sum("bytes of handshakes", [sent.0, received.0, certificates.0])?;
         self.sum("handshakes", agreed.values().copied())?;
-        self.total_time("processor time of handshakes", *cpu)
+        self.total_time("CPU time of handshakes", *cpu)
     }
 
     fn frames(&self, frames: &Frames) -> Checked {

@@ -1,25 +1,24 @@
-//! A rendezvous through the key-value store of a job: rank 0 stores its address, and the other ranks read it.
+//! Rendezvous through the key-value store of a job: rank 0 stores its address, and the other ranks read the address.
 //!
-//! [`KeyValueStore`] is the required interface of a store. [`Pmi1`] implements it for PMI-1, the wire protocol by
-//! which MPICH's `mpiexec` serves its processes (P. Balaji et al., "PMI: A scalable parallel process-management
-//! interface for extreme-scale systems", EuroMPI 2010): lines of `name=value`, one answer for each request, on the
-//! descriptor `PMI_FD`. Every wait has a deadline, also the wait in the barrier, which the protocol itself does not
-//! bound.
+//! [`KeyValueStore`] is the required interface of a store. [`Pmi1`] implements it for PMI-1, the wire protocol between
+//! MPICH's `mpiexec` and its processes (P. Balaji et al., "PMI: A scalable parallel process-management interface for
+//! extreme-scale systems", EuroMPI 2010): lines of `name=value`, one answer for each request, on the descriptor
+//! `PMI_FD`. Every wait has a deadline, also the wait for the barrier, for which the protocol has no time limit.
 
 mod wire;
 
 pub use wire::DescriptorWire;
 
-/// The variable with the number of the descriptor.
+/// The variable with the number of the file descriptor.
 pub const DESCRIPTOR: &str = "PMI_FD";
 
-/// The key of the rendezvous.
+/// The key of the rendezvous address.
 const KEY: &str = "fathometer-rendezvous";
 
-/// The longest line that is read, in bytes: longer than PMI-1's longest value with its names.
+/// The maximum length of a line, in bytes. It is larger than PMI-1's longest value together with the names.
 const LONGEST_LINE: usize = 4096;
 
-/// Why the store gives no rendezvous.
+/// The reason why the store returns no rendezvous address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PmiError {
     /// The launcher does not answer.
@@ -34,7 +33,7 @@ pub enum PmiError {
     /// The connection to the launcher was closed or failed.
     #[error("the connection to the launcher is lost: {0}")]
     Ended(String),
-    /// The answer is malformed, or is a refusal.
+    /// The answer is malformed, or refuses the request.
     #[error("the launcher answered {request} with {answer:?}; set --rendezvous HOST:PORT instead")]
     Answer {
         /// The request.
@@ -42,7 +41,7 @@ pub enum PmiError {
         /// The answer.
         answer: String,
     },
-    /// The address does not fit into the store.
+    /// The address is too long for the store.
     #[error("{0:?} does not fit the launcher's store; set --rendezvous HOST:PORT instead")]
     Value(String),
     /// Rank 0 has no address to store.
@@ -61,23 +60,23 @@ pub trait KeyValueStore {
     /// Waits until all processes of the job have reached the barrier.
     ///
     /// # Errors
-    /// If they do not reach it in time.
+    /// If a process does not reach the barrier in time.
     fn barrier(&mut self) -> Result<(), PmiError>;
 
     /// Reads a value.
     ///
     /// # Errors
-    /// If there is no such value.
+    /// If the store has no value for the key.
     fn get(&mut self, key: &str) -> Result<String, PmiError>;
 
-    /// Ends the use of the store. A launcher treats a process that exits without this call as failed.
+    /// Ends the use of the store. If a process exits without this call, the launcher treats it as failed.
     ///
     /// # Errors
     /// If the store does not answer.
     fn finalize(&mut self) -> Result<(), PmiError>;
 }
 
-/// Returns the rendezvous of all ranks. At rank 0, `offer` returns its address.
+/// Returns the rendezvous address for all ranks. At rank 0, `offer` returns this address.
 ///
 /// # Errors
 /// If the store fails, or if rank 0 has no address.
@@ -111,7 +110,7 @@ pub trait Wire {
     /// If the line cannot be sent in time.
     fn send(&mut self, line: &str) -> Result<(), PmiError>;
 
-    /// Receives the answer to `request`, without its line end.
+    /// Receives the answer to `request`, without the newline.
     ///
     /// # Errors
     /// If no answer arrives in time.
@@ -122,9 +121,9 @@ pub trait Wire {
 #[derive(Debug)]
 pub struct Pmi1<W> {
     wire: W,
-    /// The name of the job's store.
+    /// The name of the job's key-value store.
     name: String,
-    /// The longest key and the longest value, in bytes, with their terminating zero.
+    /// The maximum lengths of a key and of a value, in bytes, with the terminating zero.
     longest: (usize, usize),
 }
 
@@ -156,7 +155,7 @@ impl<W: Wire> Pmi1<W> {
         Ok(store)
     }
 
-    /// Sends a request, and returns the answer if it has this name and reports success.
+    /// Sends a request. Returns the answer if it has this name and reports success.
     fn request(&mut self, request: &str, name: &str) -> Result<Answer, PmiError> {
         self.wire.send(request)?;
         let answer = Answer {

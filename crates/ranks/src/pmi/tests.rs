@@ -1,4 +1,4 @@
-//! Tests: correct and broken PMI-1 launchers, over sockets.
+//! Tests with correct and broken PMI-1 launchers, over sockets.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,7 +16,7 @@ struct Job {
     all: Barrier,
 }
 
-/// The launcher's side of one process: answers until the connection is closed, and returns the requests.
+/// Runs the launcher's side of one process: answers until the connection is closed. Returns the requests.
 fn launch(socket: UnixStream, job: &Job) -> Vec<String> {
     let mut answers = socket.try_clone().unwrap();
     let mut requests = Vec::new();
@@ -51,7 +51,7 @@ fn launch(socket: UnixStream, job: &Job) -> Vec<String> {
             other => panic!("{other}"),
         };
         requests.push(value("cmd"));
-        // In two pieces: an answer may arrive in parts.
+        // The answer is sent in two parts, because a real answer may arrive in parts.
         for piece in [&b"cmd="[..], format!("{answer}\n").as_bytes()] {
             answers.write_all(piece).unwrap();
         }
@@ -93,7 +93,7 @@ fn all_ranks_of_a_job_find_the_place_that_rank_0_offers() {
     }
 }
 
-/// Fixed answers of a launcher, for any requests.
+/// A launcher that sends fixed answers to any requests.
 #[derive(Debug)]
 struct Fixed(Vec<&'static str>);
 
@@ -160,7 +160,7 @@ fn a_launcher_that_never_answers_is_given_up_at_the_deadline_and_one_that_ends_a
         writeln!(answers, "{line}").unwrap();
     }
     let mut store = Pmi1::begin(wire(own, short)).unwrap();
-    let error = meet(&mut store, 1, &|| panic!("it is not rank 0")).unwrap_err();
+    let error = meet(&mut store, 1, &|| panic!("only rank 0 offers an address")).unwrap_err();
     assert!(
         error.to_string().contains("cmd=barrier_in in time"),
         "{error}"
@@ -173,7 +173,7 @@ fn a_launcher_that_never_answers_is_given_up_at_the_deadline_and_one_that_ends_a
     let error = Pmi1::begin(wire(own, LONG)).unwrap_err();
     assert!(matches!(error, PmiError::Ended(_)), "{error}");
 
-    // A line without an end is not buffered without limit.
+    // The buffer for a line without a newline is limited.
     let (own, mut launcher) = UnixStream::pair().unwrap();
     launcher.write_all(&[b'x'; 2 * LONGEST_LINE]).unwrap();
     let error = Pmi1::begin(wire(own, LONG)).unwrap_err();

@@ -1,4 +1,4 @@
-//! Lines on a descriptor, each awaited until a deadline.
+//! Lines over a file descriptor, with a deadline for each read and write.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -11,8 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{LONGEST_LINE, PmiError, Wire};
 
-/// A launcher at the other end of a descriptor, which is a socket or a pipe. The descriptor keeps its mode, blocking
-/// or not: calls that would block are never made.
+/// A launcher at the other end of a descriptor, which is a socket or a pipe. The blocking mode of the descriptor is not
+/// changed: the code makes no call that would block.
 #[derive(Debug)]
 pub struct DescriptorWire {
     descriptor: File,
@@ -23,7 +23,7 @@ pub struct DescriptorWire {
 }
 
 impl DescriptorWire {
-    /// Creates a wire that gives up at `deadline`.
+    /// Creates a wire whose calls fail after `deadline`.
     pub fn new(descriptor: OwnedFd, clock: Clock, deadline: Instant) -> DescriptorWire {
         DescriptorWire {
             descriptor: descriptor.into(),
@@ -41,10 +41,10 @@ impl DescriptorWire {
                 let request = request.to_owned();
                 return Err(PmiError::Late { request });
             }
-            // One call waits for at most a second, so that every timeout can be represented.
+            // One call waits at most one second, so that every timeout can be represented.
             let timeout = Timespec::try_from(left.min(Duration::from_secs(1))).ok();
             let mut descriptors = [PollFd::new(&self.descriptor, flags)];
-            // An interrupt ends the wait, like a time-out.
+            // An interrupt ends this wait like a time-out; the loop then waits again.
             if matches!(poll(&mut descriptors, timeout.as_ref()), Ok(1..)) {
                 return Ok(());
             }

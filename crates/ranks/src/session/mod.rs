@@ -1,7 +1,7 @@
-//! The control connections of a rank, on sockets; each side has its own thread.
+//! The control connections of a rank, on sockets. Each side runs them on a separate thread.
 //!
-//! The thread of the load test sends messages to this thread: the event loops are ready, the figures of an interval,
-//! the result.
+//! The thread of the load test sends messages to this thread: that the event loops are ready, the figures of each
+//! interval, and the result.
 
 mod rank_member;
 mod rank_zero;
@@ -34,20 +34,19 @@ use crate::secret::{NONCE, Secret};
 use crate::spool::{SpoolHeader, SpoolWriter};
 use crate::whole::{Whole, encode_part, encode_record};
 
-/// How often the threads check for messages of the load test.
+/// The period at which the threads check for messages of the load test.
 const TURN: Duration = Duration::from_millis(10);
 
-/// How long a member waits for the second comparison of the clocks, and for rank 0 to accept its result.
+/// The time limit for the second comparison of the clocks, and for the acceptance of a member's result by rank 0.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long reporting a failure to the other ranks may take.
+/// The time limit for reporting a failure to the other ranks.
 const FAILURE: Duration = Duration::from_secs(2);
 
-/// How long rank 0 waits for the other ranks after its own share of a timed test has finished, in addition to the
-/// drain.
+/// The time for which rank 0 waits for the other ranks after its own share of a timed test, in addition to the drain.
 const GRACE: Duration = Duration::from_secs(20);
 
-/// Why a test on several machines has no result on this machine.
+/// The reason why a test on several machines has no result on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// Rank 0 cannot listen.
@@ -93,24 +92,24 @@ pub struct SessionOptions {
     pub hello: Hello,
     /// The secret of all ranks.
     pub secret: Secret,
-    /// The facts that all ranks share.
+    /// The facts that are equal on all ranks.
     pub facts: TestFacts,
-    /// How long to wait for all ranks.
+    /// The maximum time to wait for all ranks.
     pub rendezvous: Duration,
-    /// A rank without a message for this long is lost.
+    /// The time without a message after which a rank is lost.
     pub silence: Duration,
-    /// The longest wait for exchanges in flight at the end.
+    /// The maximum time to wait for exchanges in flight at the end.
     pub drain: Duration,
-    /// The folder for the records of this rank; `None` keeps no records.
+    /// The folder for the records of this rank; `None` writes no records.
     pub spool: Option<PathBuf>,
 }
 
-/// The progress of the whole test, at rank 0.
+/// The progress of the whole test, which only rank 0 has.
 #[derive(Debug, Clone)]
 pub struct WholeLive {
     /// The last interval.
     pub last: Interval,
-    /// Counts of its window so far.
+    /// The counts of the interval's window so far.
     pub so_far: fathometer_analysis::load::Counts,
     /// Corrected latency since the start, at [`LIVE_QUANTILES`].
     pub corrected: [Option<Duration>; LIVE_QUANTILES.len()],
@@ -126,21 +125,21 @@ impl WholeLive {
     }
 }
 
-/// A message from the load test to the thread of the connection.
+/// A message from the load test to the connection thread.
 #[derive(Debug)]
 enum Command {
     Ready,
     Interval(Vec<u8>),
-    /// Member: compare the clocks again.
+    /// Member: compares the clocks again.
     Compare,
-    /// The result; rank 0 then waits for the other ranks until the instant at the latest.
+    /// The result. Rank 0 then waits for the other ranks, at most until this instant.
     Ended(Vec<u8>, Option<Instant>),
     Failed(String),
-    /// Rank 0: end the test early.
+    /// Rank 0: ends the test early.
     Stop(String),
 }
 
-/// A message from the thread of the connection to the load test.
+/// A message from the connection thread to the load test.
 #[derive(Debug)]
 enum Event {
     Start(Instant, u64),
@@ -152,7 +151,7 @@ enum Event {
     Lost(String),
 }
 
-/// Returns whether the user has interrupted the test.
+/// A function that returns whether the user has interrupted the test.
 pub type Interrupted = Box<dyn Fn() -> bool + Send>;
 
 /// One rank of a running test.
@@ -162,19 +161,19 @@ pub struct Session {
     interrupted: Interrupted,
     commands: Sender<Command>,
     events: Receiver<Event>,
-    /// Set when this rank's load must end early.
+    /// A flag that is set when this rank's load must end early.
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Option<Whole>>>,
     spool: Option<(PathBuf, SpoolWriter<File>)>,
     spool_failure: Option<(PathBuf, io::Error)>,
     start_late: Duration,
     has_sent_stop: bool,
-    /// The last comparison of the clocks, with the control traffic until then.
+    /// The last comparison of the clocks, and the control traffic at that time.
     compared: Option<(ClockRecord, (u64, u64))>,
     lost: Option<String>,
 }
 
-/// Random bytes for a connection.
+/// Returns random bytes for a connection.
 fn nonce() -> Result<[u8; NONCE], SessionError> {
     let mut nonce = [0; NONCE];
     SystemRandom::new()
@@ -184,8 +183,8 @@ fn nonce() -> Result<[u8; NONCE], SessionError> {
 }
 
 impl Session {
-    /// Starts rank 0, which listens for all other ranks at `address`. `interrupted` returns whether the user
-    /// interrupts the test.
+    /// Starts rank 0, which listens for all other ranks at `address`. `interrupted` returns whether the user has
+    /// interrupted the test.
     ///
     /// # Errors
     /// If rank 0 cannot listen.
@@ -200,7 +199,7 @@ impl Session {
     }
 
     /// Starts another rank, which connects to rank 0 at `place` (`host:port`) and retries until rank 0 listens.
-    /// `resolve` returns the addresses of a place.
+    /// `resolve` returns the addresses of `place`.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -243,12 +242,12 @@ impl Session {
         self.options.hello.rank == 0
     }
 
-    /// Set when this rank's load must end early: rank 0 ends the test, or is lost.
+    /// Returns a flag that is set when this rank's load must end early: rank 0 ends the test, or is lost.
     pub fn stopped(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// The progress of the whole test since the last call, at rank 0; notices go to `notice`.
+    /// At rank 0, returns the progress of the whole test since the last call. Passes notices to `notice`.
     pub fn progress(&mut self, notice: &mut dyn FnMut(&str)) -> Vec<WholeLive> {
         self.ask_to_stop();
         let mut lives = Vec::new();
@@ -261,7 +260,7 @@ impl Session {
         lives
     }
 
-    /// At rank 0, ends the test on every rank if the user has interrupted it.
+    /// At rank 0, ends the test on every rank if the user has interrupted the test.
     fn ask_to_stop(&mut self) {
         if (self.interrupted)() && !self.has_sent_stop {
             self.has_sent_stop = true;
@@ -288,7 +287,7 @@ impl Session {
         }
     }
 
-    /// Returns the next event, or an error at `deadline`.
+    /// Waits for the next event and returns it. Returns an error at `deadline`.
     fn wait(&mut self, deadline: Option<Instant>) -> Result<Event, String> {
         loop {
             self.ask_to_stop();
@@ -309,7 +308,7 @@ impl Session {
         }
     }
 
-    /// The path of a rank's spool in a folder.
+    /// Returns the path of a rank's spool in a folder.
     pub fn spool_file(folder: &Path, rank: u32) -> PathBuf {
         folder.join(format!("rank-{rank:04}.spool"))
     }
@@ -357,7 +356,7 @@ impl Session {
     /// Reports to the other ranks that the load of this rank failed.
     pub fn failed(self, why: &str) {
         let _ = self.commands.send(Command::Failed(why.to_owned()));
-        // A thread that is still connecting to rank 0 ends with the process.
+        // If the thread is still connecting to rank 0, it is stopped when the process exits.
         let end = self.clock.now() + FAILURE;
         while self.clock.now() < end
             && self
@@ -376,8 +375,8 @@ impl Session {
         }
     }
 
-    /// Finishes this rank's share with its result. Rank 0 returns the result of the whole test, once all other ranks
-    /// have finished or are lost; another rank sends its result to rank 0.
+    /// Finishes this rank's share with its result. Rank 0 waits until all other ranks have finished or are lost, and
+    /// returns the result of the whole test. Another rank sends its result to rank 0.
     ///
     /// # Errors
     /// If rank 0 did not accept the result, or if the spool could not be written.
@@ -429,7 +428,7 @@ impl Session {
         }
     }
 
-    /// Compares the clocks again. If rank 0 does not answer, only the comparison before the test is used.
+    /// Compares the clocks again. If rank 0 does not answer, the record contains only the comparison before the test.
     fn compare_clocks(&mut self) -> (ClockRecord, (u64, u64), Option<String>) {
         let _ = self.commands.send(Command::Compare);
         let deadline = self.clock.now() + RESULT_TIMEOUT;
@@ -472,7 +471,8 @@ impl Session {
         notice: &mut dyn FnMut(&str),
         live: &mut dyn FnMut(&WholeLive),
     ) -> Result<Option<Merged>, SessionError> {
-        // If the test ends after a number of exchanges, each exchange has its own time limit.
+        // If the test ends after a number of exchanges, rank 0 waits without limit, because each exchange has its own
+        // time limit.
         let until = self
             .options
             .facts
@@ -494,7 +494,7 @@ impl Session {
     }
 }
 
-/// The session, as an interface for the load engine.
+/// Makes a session usable by the load engine.
 pub struct SharedSession(pub Arc<std::sync::Mutex<Session>>);
 
 impl SharedSession {

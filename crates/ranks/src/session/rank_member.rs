@@ -17,7 +17,7 @@ use crate::member::{Member, MemberEvent};
 use crate::message::Message;
 use crate::secret::Side;
 
-/// The time-out of one attempt to connect, and the pause before the next attempt.
+/// The time limit of one connection attempt, and the pause before the next attempt.
 const ATTEMPT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -42,22 +42,22 @@ pub(super) fn start(
     })
 }
 
-/// The state of this rank's connections so far.
+/// The state of this rank over all its connections.
 #[derive(Debug, Default)]
 struct Progress {
     /// Whether the event loops of this rank are ready.
     is_ready: bool,
     /// Whether rank 0 has accepted this rank.
     is_welcome: bool,
-    /// Whether the connection was closed or failed, without a reason from rank 0.
+    /// Whether the connection was closed or failed before rank 0 sent a reason.
     is_closed: bool,
-    /// Why the last connection ended.
+    /// The reason why the last connection ended.
     last: Option<String>,
 }
 
 impl Progress {
-    /// Handles the end of a connection. A connection that was closed may be retried, unless the peer is not rank 0 of
-    /// this version.
+    /// Handles the end of a connection. If the connection was closed, the member may retry, unless the peer is not rank
+    /// 0 of this version.
     fn end(&mut self, machine: &mut Member, why: &Ended) {
         self.is_closed = matches!(why, Ended::Closed(_)) && !machine.is_lost();
         machine.closed(&format!("rank 0 is lost: {why}"));
@@ -65,8 +65,8 @@ impl Progress {
     }
 }
 
-/// Connects and serves the connection. Rank 0 closes connections if there are too many at a time, so a rank that is
-/// not accepted yet connects again.
+/// Connects and serves the connection. If there are too many connections, rank 0 closes some. So a rank that is not
+/// accepted yet connects again.
 fn take_part(
     options: &SessionOptions,
     tls: &ChannelSettings,
@@ -85,7 +85,8 @@ fn take_part(
         })?;
         let wire = Wire::new(socket, tls, clock.now())?;
         let nonce = nonce().map_err(|error| error.to_string())?;
-        // Rank 0 bounds the wait for the other ranks with the same time-out, and then sends the reason.
+        // Rank 0 uses the same time limit for the wait, and then sends the reason of the failure. So the member's own
+        // limit is not needed here.
         let machine = Member::new(
             options.hello.clone(),
             options.secret.clone(),
@@ -103,7 +104,7 @@ fn take_part(
     }
 }
 
-/// Connects to rank 0, and retries while it is not reachable.
+/// Connects to rank 0. Retries while rank 0 is not reachable.
 fn connect(
     place: &str,
     resolve: Resolve,
@@ -112,7 +113,7 @@ fn connect(
 ) -> Result<TcpStream, String> {
     loop {
         let attempt = || -> io::Result<TcpStream> {
-            let mut last = io::Error::other("it has no address");
+            let mut last = io::Error::other("the rendezvous has no address");
             for address in resolve(place)? {
                 match TcpStream::connect_timeout(&address, ATTEMPT) {
                     Ok(socket) => return Ok(socket),
@@ -163,7 +164,7 @@ fn serve(
                     let _ = wire.write(machine.outbox());
                     return Err(why);
                 }
-                // A member stops its own share itself.
+                // A member needs no action, because its load stops itself.
                 Ok(Command::Stop(_)) => {}
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Ok(()),

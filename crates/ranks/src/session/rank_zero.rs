@@ -21,10 +21,10 @@ use crate::coordinator::{Coordinator, CoordinatorEvent, Expected};
 use crate::secret::Side;
 use crate::whole::Whole;
 
-/// Number of connections that may wait to be accepted.
+/// The maximum number of connections that wait for `accept`.
 const BACKLOG: u32 = 1024;
 
-/// How long sending the last bytes to another rank may take.
+/// The time limit for sending the last bytes to another rank.
 const FLUSH: Duration = Duration::from_secs(2);
 
 pub(super) fn start(
@@ -77,16 +77,16 @@ struct RankZero {
     machine: Coordinator,
     whole: Whole,
     clock: Clock,
-    /// The listener while ranks may still connect, then `None`.
+    /// The listener; `None` after all ranks have connected.
     listener: Option<TcpListener>,
     tls: ChannelSettings,
     wires: BTreeMap<u64, Wire>,
-    /// Connections that close once their bytes are sent, or at this instant at the latest.
+    /// Connections that are closed when their bytes are sent, or at this instant at the latest.
     closing: BTreeMap<u64, Instant>,
     next: u64,
     random: SystemRandom,
     own_has_ended: bool,
-    /// When rank 0 gives up the other ranks.
+    /// The instant after which rank 0 stops waiting for the other ranks.
     until: Option<Instant>,
 }
 
@@ -194,12 +194,12 @@ impl RankZero {
             let socket = match listener.accept() {
                 Ok((socket, _)) => socket,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // No connection is waiting, or the connection has already failed.
+                // No connection is waiting for `accept`, or the connection has already failed.
                 Err(_) => return,
             };
             let mut nonce = [0; crate::secret::NONCE];
             let (connection, now) = (self.next, self.clock.now());
-            // If this fails, the socket is closed here.
+            // If this fails, the socket is dropped and thereby closed.
             if self.random.fill(&mut nonce).is_ok()
                 && let Ok(wire) = Wire::new(socket, &self.tls, now)
                 && self.machine.accept(connection, nonce, now)
@@ -215,15 +215,15 @@ impl RankZero {
         self.closing.insert(connection, until);
     }
 
-    /// Reads only the connections that have bytes. Trying all of them would delay the answer to each ping by a time
-    /// that grows with the number of ranks.
+    /// Reads only from the connections that have bytes. Trying all connections would delay the answers to pings by a
+    /// time that grows with the number of ranks.
     fn read_all(&mut self, ready: &[u64], buffers: &mut Buffers) {
         let mut ended = Vec::new();
         for &connection in ready {
             let Some(wire) = self.wires.get_mut(&connection) else {
                 continue;
             };
-            // One read per connection and turn, so that no connection delays the others.
+            // The thread makes one read per connection and turn, so that no connection delays the others.
             match wire.read(buffers, self.clock) {
                 Ok(Some(arrival)) => {
                     if let Some(binding) = arrival.binding {
@@ -231,7 +231,7 @@ impl RankZero {
                     }
                     let plain = &buffers.plain;
                     self.machine.receive(connection, plain, arrival.at);
-                    // Pings and the handshake are answered at once.
+                    // Answers to pings and to the handshake are sent at once.
                     if let Some(outbox) = self.machine.outbox(connection)
                         && let Err(why) = wire.write(outbox)
                     {
@@ -278,7 +278,7 @@ impl RankZero {
         }
     }
 
-    /// Sends the remaining bytes for the other ranks, for a bounded time.
+    /// Sends the unsent bytes to the other ranks, within a time limit.
     fn flush(&mut self) {
         let end = self.clock.now() + FLUSH;
         let mut buffers = Buffers::default();
@@ -297,7 +297,7 @@ impl RankZero {
         }
     }
 
-    /// Waits for an event; returns the connections that have bytes or are closed.
+    /// Waits for an event. Returns the connections that have bytes or are closed.
     fn wait(&mut self) -> Vec<u64> {
         let mut descriptors = Vec::with_capacity(self.wires.len() + 1);
         for (&connection, wire) in &self.wires {
@@ -305,7 +305,7 @@ impl RankZero {
             let has_output = outbox.is_some_and(|outbox| !outbox.is_empty());
             descriptors.push(PollFd::new(wire, wire.interest(has_output)));
         }
-        // While there is no room, a connection that waits to be accepted must not end the wait.
+        // When the number of connections is at its limit, a connection that waits for `accept` must not end the wait.
         if let Some(listener) = self.listener.as_ref().filter(|_| self.machine.has_room()) {
             descriptors.push(PollFd::new(listener, PollFlags::IN));
         }

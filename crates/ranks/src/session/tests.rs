@@ -1,4 +1,4 @@
-//! Tests: sessions in one process that connect over loopback.
+//! Tests of sessions in one process that connect over loopback.
 
 mod eavesdropping;
 
@@ -41,7 +41,7 @@ fn resolve(place: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(place.to_socket_addrs()?.collect())
 }
 
-/// More simultaneous ranks than the limit of unidentified connections, and silent connections in addition.
+/// More ranks connect at the same time than the limit of unidentified connections, together with silent connections.
 #[test]
 fn many_ranks_may_connect_at_once_next_to_connections_that_say_nothing() {
     let ranks = MAX_UNIDENTIFIED as u32 + 40;

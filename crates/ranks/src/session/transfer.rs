@@ -1,4 +1,4 @@
-//! Transfers bytes between a state machine and its socket, encrypted.
+//! Transfers bytes between a state machine and its socket, with encryption.
 
 use std::fmt;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,13 +14,13 @@ use crate::channel::{Channel, ChannelError, ChannelSettings};
 use crate::link::MAGIC;
 use crate::secret::BINDING;
 
-/// Bytes read at a time.
+/// The number of bytes that are read at a time.
 const BUFFER: usize = 64 * 1024;
 
-/// Why a connection was closed.
+/// The reason why a connection was closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The peer or the system closed it.
+    /// The peer or the system closed the connection.
     Closed(String),
     /// The peer is not a rank, or violates the protocol.
     Refused(String),
@@ -36,9 +36,9 @@ impl fmt::Display for Ended {
 /// Facts about received bytes.
 #[derive(Debug)]
 pub(super) struct Arrival {
-    /// When it was read.
+    /// The instant of the read.
     pub(super) at: Instant,
-    /// The channel binding, returned once: the state machine must be bound to it before it receives the bytes.
+    /// The channel binding, returned once. The state machine must be bound to it before it receives the bytes.
     pub(super) binding: Option<[u8; BINDING]>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Arrival {
 #[derive(Debug, Default)]
 pub(super) struct Buffers {
     encrypted: Vec<u8>,
-    /// What the peer sent, decrypted.
+    /// The decrypted bytes of the peer.
     pub(super) plain: Vec<u8>,
 }
 
@@ -67,7 +67,7 @@ impl Wire {
     /// Creates one side of a new connection.
     ///
     /// # Errors
-    /// If the system does not allow it, or if TLS cannot start.
+    /// If a system call fails, or if TLS cannot start.
     pub(super) fn new(
         socket: TcpStream,
         settings: &ChannelSettings,
@@ -81,10 +81,10 @@ impl Wire {
         Ok(Wire { socket, channel })
     }
 
-    /// Reads once, into `buffers.plain`. `Ok(None)`: there is nothing to read now.
+    /// Reads once, into `buffers.plain`. `Ok(None)`: no bytes are available now.
     ///
     /// # Errors
-    /// Returns why the connection was closed.
+    /// Returns the reason why the connection was closed.
     pub(super) fn read(
         &mut self,
         buffers: &mut Buffers,
@@ -112,7 +112,8 @@ impl Wire {
         }
     }
 
-    /// The error for a connection that ended. A rank of a version without TLS closes it during the handshake.
+    /// Returns the error for a connection that ended. During the handshake, the peer may be a rank of a version without
+    /// TLS.
     fn ended(&self, how: &str) -> Ended {
         let when = match self.channel.is_established() {
             true => "",
@@ -121,29 +122,29 @@ impl Wire {
         Ended::Closed(format!("the control connection {how}{when}"))
     }
 
-    /// Answers a peer whose connection is refused, if it can understand the answer. A failure is ignored.
+    /// Answers a peer whose connection is refused, if the peer can interpret the answer. Errors of sending are ignored.
     fn answer(&mut self, error: &ChannelError) {
         match error {
-            // A rank without TLS then reports a version mismatch.
+            // A rank without TLS interprets these bytes as another version, and reports that.
             ChannelError::Earlier => drop(self.socket.write_all(&MAGIC)),
-            // The peer may be any program.
+            // The peer may be any program, so no answer is sent.
             ChannelError::NoTls => {}
-            // This sends the alert.
+            // The unsent bytes contain the TLS alert.
             ChannelError::Tls(_) | ChannelError::Unread => drop(self.send()),
         }
     }
 
-    /// Writes as much as the socket takes, and removes it from `plain`.
+    /// Writes as many bytes as the socket accepts, and removes them from `plain`.
     ///
     /// # Errors
-    /// Returns why the connection was closed.
+    /// Returns the reason why the connection was closed.
     pub(super) fn write(&mut self, plain: &mut Vec<u8>) -> Result<(), Ended> {
         let mut sealed = 0;
         let written = loop {
             let taken = self.channel.seal(&plain[sealed..]);
             sealed += taken;
             match self.send() {
-                // Any remaining bytes wait for the handshake or for the socket.
+                // The remaining bytes must wait for the handshake or for the socket.
                 Ok(is_sent) if !is_sent || taken == 0 => break Ok(()),
                 Ok(_) => {}
                 Err(why) => break Err(why),
@@ -153,7 +154,7 @@ impl Wire {
         written
     }
 
-    /// Sends encrypted bytes; returns whether the socket took all of them.
+    /// Sends encrypted bytes. Returns whether the socket accepted all of them.
     fn send(&mut self) -> Result<bool, Ended> {
         loop {
             let output = self.channel.output();
@@ -174,12 +175,12 @@ impl Wire {
         self.channel.has_output()
     }
 
-    /// Bytes sent and received on the socket so far.
+    /// The numbers of bytes sent and received on the socket.
     pub(super) fn traffic(&self) -> (u64, u64) {
         self.channel.traffic()
     }
 
-    /// The poll events to wait for. `has_output`: the state machine has bytes to send.
+    /// Returns the poll events to wait for. `has_output`: the state machine has bytes to send.
     pub(super) fn interest(&self, has_output: bool) -> PollFlags {
         match has_output || self.has_output() {
             true => PollFlags::IN | PollFlags::OUT,
@@ -188,9 +189,9 @@ impl Wire {
     }
 }
 
-/// Waits until a descriptor is ready, or for `longest`.
+/// Waits until a descriptor is ready, but no longer than `longest`.
 pub(super) fn wait(descriptors: &mut [PollFd<'_>], longest: Duration) {
     let timeout = Timespec::try_from(longest).ok();
-    // An interrupt or an error ends the wait, like a time-out; the next read then reports the error.
+    // An interrupt or an error ends the wait like a time-out. The next read reports the error.
     let _ = poll(descriptors, timeout.as_ref());
 }

@@ -1,4 +1,4 @@
-//! The documents of a copy, and the files that they load.
+//! Treats the documents of a copy, and the files that they load.
 
 use std::io;
 use std::path::Path;
@@ -11,12 +11,12 @@ use crate::minified::{Minifiable, minify};
 use crate::{Failure, walk};
 
 impl SiteCopy<'_> {
-    /// Reads the data of a document that are needed before style sheets are written.
+    /// Reads the data of a document that the copy of style sheets needs.
     pub(super) fn read_document(&mut self, path: &Path) -> Result<(), Failure> {
         let content = match walk::read(path, self.options.max_file) {
             Ok(content) => content,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                // It may state a hash.
+                // The document may state a hash.
                 self.hashes.are_unknown = true;
                 return Ok(());
             }
@@ -28,7 +28,7 @@ impl SiteCopy<'_> {
         self.hashes.note(place, &content, read.as_ref().ok());
         if read.is_ok() {
             let place_of = |url: &str| place_of(place, url);
-            // Documents that cannot be scanned were refused above.
+            // This cannot fail: documents that cannot be scanned were rejected above.
             if let Some(concatenations) = &mut self.concatenations {
                 let _ = concatenations.note(&content, place_of);
             }
@@ -42,7 +42,7 @@ impl SiteCopy<'_> {
         Ok(())
     }
 
-    /// Reads the data of a style sheet that are needed before documents are read.
+    /// Reads the data of a style sheet that the reading of documents needs.
     pub(super) fn read_style_sheet(&mut self, path: &Path) -> Result<(), Failure> {
         if self.sprites.is_none() && self.inlining.is_none() {
             return Ok(());
@@ -67,7 +67,7 @@ impl SiteCopy<'_> {
         Ok(())
     }
 
-    /// Writes the sprites, made from the original images of the site.
+    /// Creates the sprites from the original images of the site, and writes them.
     pub(super) fn make_sprites(&mut self) -> Result<(), Failure> {
         let Some(sprites) = &mut self.sprites else {
             return Ok(());
@@ -84,7 +84,7 @@ impl SiteCopy<'_> {
         Ok(())
     }
 
-    /// Writes the joined files, made from the style sheets and scripts that were written.
+    /// Joins the written style sheets and scripts, and writes the joined files.
     pub(super) fn concatenate(&mut self) -> Result<(), Failure> {
         let Some(concatenations) = &mut self.concatenations else {
             return Ok(());
@@ -102,7 +102,7 @@ impl SiteCopy<'_> {
         Ok(())
     }
 
-    /// The treated document.
+    /// Returns the treated document.
     pub(super) fn html(&mut self, path: &Path, place: &Path, content: &[u8]) -> Vec<u8> {
         let place_of = |url: &str| place_of(place, url);
         let with_sprites = self
@@ -125,12 +125,12 @@ impl SiteCopy<'_> {
             Err(why) => {
                 self.written.documents_left += 1;
                 let path = path.display();
-                (self.options.say)(format_args!("{path}: copied as it is, {why}"));
+                (self.options.say)(format_args!("{path}: copied unchanged: {why}"));
                 return content;
             }
         };
         self.written.references += rewritten.references;
-        // White space in XHTML has other rules.
+        // XHTML has other rules for white space.
         let is_html = path
             .extension()
             .is_some_and(|end| !end.eq_ignore_ascii_case("xhtml"));
@@ -140,14 +140,14 @@ impl SiteCopy<'_> {
         }
     }
 
-    /// The treated style sheet.
+    /// Returns the treated style sheet.
     pub(super) fn css(&mut self, path: &Path, place: &Path, content: &[u8]) -> Vec<u8> {
         let rewritten = rewrite_css(content, |url| self.names.renamed(place, url));
         self.written.references += rewritten.references;
         self.minified(path, Minifiable::Css, rewritten.content)
     }
 
-    /// The minified file, if minification is chosen and possible.
+    /// Returns the minified file, if minification is selected and possible.
     fn minified(&mut self, path: &Path, kind: Minifiable, content: Vec<u8>) -> Vec<u8> {
         let Some(kept) = &self.kept_white_space else {
             return content;

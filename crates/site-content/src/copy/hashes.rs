@@ -1,4 +1,4 @@
-//! The files whose hashes documents state (Subresource Integrity): a browser refuses them if they change.
+//! The files whose hashes documents state (Subresource Integrity). Browsers reject such a file if it changes.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,14 +11,14 @@ use super::names::{place_of, place_on_any_host};
 #[derive(Debug, Default)]
 pub struct Hashes {
     places: HashSet<String>,
-    /// Whether any file may be one of them.
+    /// Whether all files must be regarded as such files.
     pub are_unknown: bool,
     /// Whether a document states the hash of any file.
     are_stated: bool,
 }
 
 impl Hashes {
-    /// Records the hashes in a document at this place; `read` is `None` if its tags cannot be read.
+    /// Records the hashes in the document at this place; `read` is `None` if the document's tags cannot be read.
     pub fn note(&mut self, document: &Path, content: &[u8], read: Option<&Rewritten>) {
         let Some(read) = read else {
             self.are_unknown |= names_integrity(content);
@@ -32,15 +32,15 @@ impl Hashes {
         }
     }
 
-    /// Whether a document may state the hash of the file at this place.
+    /// Returns whether a document may state the hash of the file at this place.
     pub fn may_state(&self, place: &Path) -> bool {
         let is_stated = |place: &str| self.places.contains(place);
-        // A URL of a name that is not UTF-8 has no place.
+        // A file whose name is not UTF-8 has no place.
         self.are_unknown || place.to_str().map_or(self.are_stated, is_stated)
     }
 }
 
-/// Whether the document has the word `integrity`, in ASCII or UTF-16.
+/// Returns whether the document contains the word `integrity`, in ASCII or UTF-16.
 fn names_integrity(content: &[u8]) -> bool {
     const WORD: &[u8] = b"integrity";
     let letters: Vec<u8> = content.iter().copied().filter(|&byte| byte != 0).collect();
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// The hashes that a document `a/page.html` states.
+    /// Returns the hashes in the document `a/page.html`.
     fn of(html: &[u8]) -> Hashes {
         let mut hashes = Hashes::default();
         let read = rewrite_html(html, |_| None);

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The files with a new name. The memory is proportional to their number.
+/// The files with a new name. The memory is proportional to the number of renamed files.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// The suffix that was appended to the name, by place in the site.
+    /// The suffix of each new name, by place in the site.
     suffixes: HashMap<String, &'static str>,
 }
 
-/// The path with the suffix after its name; `None` if the path is not UTF-8, because no URL certainly refers to
-/// it.
+/// Appends the suffix to the name in a path; `None` if the path is not UTF-8, because the URLs that refer to it are
+/// then uncertain.
 pub fn with_suffix(path: &Path, suffix: &str) -> Option<PathBuf> {
     Some(PathBuf::from(format!("{}{suffix}", path.to_str()?)))
 }
@@ -24,7 +24,7 @@ impl Names {
         }
     }
 
-    /// The URL with the new name of the file to which it refers, in a document at this place of the site.
+    /// Returns the URL with the new name of its file, for a document at this place.
     pub fn renamed(&self, document: &Path, url: &str) -> Option<String> {
         let (path, rest) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
         let suffix = self.suffixes.get(&place_of(document, url)?)?;
@@ -32,11 +32,11 @@ impl Names {
     }
 }
 
-/// The place in the site of the file to which a URL in a document at this place refers; `None` if the file is
-/// of another site.
+/// Returns the place of the file to which a URL refers in a document at this place. `None` if the file belongs to
+/// another site.
 pub fn place_of(document: &Path, url: &str) -> Option<String> {
     let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
-    // A URL with a scheme or another host is not of this site.
+    // A URL with a scheme or with another host does not belong to this site.
     if path.is_empty() || path.starts_with("//") || path.contains(':') {
         return None;
     }
@@ -49,7 +49,7 @@ pub fn place_of(document: &Path, url: &str) -> Option<String> {
     for name in decoded.split('/') {
         match name {
             "" | "." => {}
-            // A URL that leads above the site's root stays at the root (URL Standard, section 4.4).
+            // A URL above the site's root refers to the root (URL Standard, section 4.4).
             ".." => {
                 place.pop();
             }
@@ -59,8 +59,8 @@ pub fn place_of(document: &Path, url: &str) -> Option<String> {
     Some(place.join("/"))
 }
 
-/// The place in the site of the file that an absolute URL names, if its host is that of the site; the host is not
-/// known here.
+/// Returns the place of the file to which an absolute URL refers, if the URL has the site's host. The host itself is
+/// not known here.
 pub fn place_on_any_host(url: &str) -> Option<String> {
     let (_, behind) = url.split_once("//")?;
     let path = &behind[behind.find('/')?..];
@@ -68,7 +68,7 @@ pub fn place_on_any_host(url: &str) -> Option<String> {
     place_of(Path::new(""), &format!("/{path}"))
 }
 
-/// The path without percent-encoding; `None` if it is not UTF-8, or if a name contains a slash.
+/// Removes percent-encoding from a path; `None` if the result is not UTF-8, or if a name contains an encoded slash.
 fn decode(path: &str) -> Option<String> {
     let mut decoded = Vec::new();
     let mut rest = path.as_bytes();

@@ -7,20 +7,22 @@ use std::path::{Path, PathBuf};
 use super::not_written;
 use crate::{Failure, usage};
 
-/// Checks the folder of the copy, and creates the folder in which the copy is written until it is complete.
+/// Checks the destination, and creates a temporary folder in which the copy is written until it is complete.
 pub fn prepare(folder: &Path, out: &Path) -> Result<PathBuf, Failure> {
     let shown = out.display();
     match fs::read_dir(out) {
         Ok(mut entries) => {
             if entries.next().is_some() {
-                return Err(usage(format!("{shown} is not empty; name a new folder")));
+                return Err(usage(format!("{shown} is not empty; use a new folder")));
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(usage(format!("cannot write to {shown}: {error}"))),
     }
     let Some(name) = out.file_name() else {
-        return Err(usage(format!("{shown} has no name; name a new folder")));
+        return Err(usage(format!(
+            "{shown} has no folder name; use a new folder"
+        )));
     };
     let mut name = name.to_owned();
     name.push(".incomplete");
@@ -29,7 +31,7 @@ pub fn prepare(folder: &Path, out: &Path) -> Result<PathBuf, Failure> {
         io::ErrorKind::AlreadyExists => {
             let left = partial.display();
             usage(format!(
-                "{left} is left from an interrupted copy; remove it"
+                "{left} remains from an interrupted copy; remove it"
             ))
         }
         _ => not_written(&partial, &error),
@@ -42,7 +44,7 @@ pub fn prepare(folder: &Path, out: &Path) -> Result<PathBuf, Failure> {
         Ok(true) => {
             fs::remove_dir(&partial)?;
             Err(usage(format!(
-                "{shown} is inside of the site; name a folder outside"
+                "{shown} is inside the site; use a folder outside"
             )))
         }
         Err(error) => {

@@ -15,7 +15,7 @@ pub struct Written {
     pub files: u64,
     /// The bytes of these files.
     pub bytes: u64,
-    /// The bytes of the files that replace them; originals that are kept beside renamed images do not count.
+    /// The bytes of the files in the copy, without the originals that remain in addition to renamed images.
     pub treated_bytes: u64,
     /// The number of images that became smaller.
     pub images_treated: u64,
@@ -29,7 +29,7 @@ pub struct Written {
     pub references: u64,
     /// The number of documents and style sheets that minification made shorter.
     pub files_minified: u64,
-    /// The number of files into which style sheets or scripts were joined.
+    /// The number of files that replace several joined style sheets or scripts.
     pub files_concatenated: u64,
     /// The number of sprites.
     pub sprites: u64,

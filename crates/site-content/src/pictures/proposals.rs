@@ -1,4 +1,4 @@
-//! Images that HTML and CSS could replace, with the tags that show them. These are proposals and never applied.
+//! Images that HTML and CSS could replace, with the tags that show them. These are proposals, which are never applied.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use fathometer_http::html::{Resolution, Resolver};
 use crate::place::{location, place};
 use crate::source::SiteFile;
 
-/// The most images whose tags are recorded.
+/// The maximum number of images whose tags are recorded.
 const MOST_SHOWN: usize = 100_000;
-/// The most images that are proposed; further ones are only counted.
+/// The maximum number of proposed images; additional images are only counted.
 const MOST_FOUND: usize = 500;
-/// The most bytes of all these images.
+/// The maximum number of bytes of all these images.
 const MOST_BYTES: usize = 8 << 20;
-/// The largest image in bytes that is considered: flat images and images of text are smaller.
+/// The largest considered image, in bytes: images of one colour and images of text are smaller.
 const LARGEST: usize = 256 << 10;
-/// The most sizes at which one image is shown.
+/// The maximum number of different sizes at which an image is shown.
 const MOST_SIZES: usize = 50;
-/// The longest text in bytes that is used.
+/// The longest accepted text, in bytes.
 const LONGEST_TEXT: usize = 1_000;
 
-/// The results so far.
+/// The proposals until now.
 #[derive(Debug)]
 pub struct Proposals {
     /// The folder of the site, if the site is a folder.
@@ -40,13 +40,13 @@ pub struct Proposals {
 struct Shown {
     tags: u64,
     bytes: u64,
-    /// The first text that is not empty.
+    /// The first non-empty text of these tags.
     alt: Option<String>,
-    /// The widths and heights in the tags, with the number of tags.
+    /// The widths and heights in the tags, each with the number of tags.
     sizes: Vec<([Option<u32>; 2], u64)>,
-    /// Whether a tag has a size that is not a number of pixels, or there are too many sizes.
+    /// Whether the size in a tag is not a number of pixels, or there are too many sizes.
     has_odd_size: bool,
-    /// Whether a tag has attributes that a replacement would need.
+    /// Whether a tag has attributes that a replacement would also need.
     has_attributes: bool,
 }
 
@@ -61,7 +61,7 @@ struct Found {
 }
 
 impl Proposals {
-    /// Proposals for a site in this folder, or for another source.
+    /// Creates proposals for a site in this folder, or from another source.
     pub fn new(folder: &Path) -> Proposals {
         Proposals {
             folder: folder.to_owned(),
@@ -82,7 +82,7 @@ impl Proposals {
         if image_tags(&file.content, |tag| tags.push(tag)) == Err(Unchanged::Base) {
             return;
         }
-        // The tags before a construct whose extent depends on the tree are counted.
+        // If a construct depends on the element tree, the tags before it are still counted.
         for tag in tags {
             let Resolution::Target(target) = resolver.resolve(tag.source.as_bytes()) else {
                 continue;
@@ -121,7 +121,7 @@ impl Proposals {
         });
     }
 
-    /// The proposals, those with the largest savings first, and notes on images without a proposal.
+    /// Returns the proposals, in descending order of their savings, and notes on images without a proposal.
     pub fn take(&mut self) -> (Vec<Replaced>, Vec<String>) {
         let mut notes = Vec::new();
         if self.left_out > 0 {
@@ -155,7 +155,7 @@ impl Proposals {
         }
         if scaled > 0 {
             notes.push(format!(
-                "{scaled} images of bands or text are shown scaled: no replacement is proposed"
+                "{scaled} images of bands or text are scaled in the HTML: no replacement is proposed"
             ));
         }
         if not_shown > 0 {
@@ -192,7 +192,7 @@ impl Shown {
         }
     }
 
-    /// The replacement of the first tag, and the bytes of the replacements of all tags.
+    /// Returns the replacement of the first tag, and the bytes of the replacements of all tags.
     fn replaced_by(&self, replacement: &Replacement) -> Option<(String, u64)> {
         if self.has_odd_size {
             return None;

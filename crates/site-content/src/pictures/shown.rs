@@ -1,24 +1,24 @@
-//! The images in the page: those with the largest savings, within bounded memory.
+//! The images shown in the HTML page: the images with the largest savings, within a memory limit.
 
 use fathometer_analysis::content_page::ImagePair;
 
-/// The largest image, including its treated file, that is shown, in bytes.
+/// The largest image that is shown, in bytes, including its treated file.
 const LARGEST: usize = 4 << 20;
-/// The most bytes of all files that are shown.
+/// The maximum number of bytes of all shown files.
 const MOST: usize = 24 << 20;
 
-/// The images with the largest savings so far.
+/// The images with the largest savings until now.
 #[derive(Debug, Default)]
 pub struct Shown {
     most: usize,
-    /// Sorted by the bytes saved, the largest first.
+    /// The images in descending order of bytes saved.
     pairs: Vec<(usize, ImagePair)>,
     bytes: usize,
     too_large: u64,
 }
 
 impl Shown {
-    /// An empty selection for at most this number of images.
+    /// Creates an empty selection for at most this number of images.
     pub fn new(most: usize) -> Shown {
         Shown {
             most,
@@ -26,8 +26,7 @@ impl Shown {
         }
     }
 
-    /// Adds an image of `before` bytes whose treated file has `after` bytes, if it is among those with the largest
-    /// savings.
+    /// Adds an image of `before` bytes whose treated file has `after` bytes, if its saving is one of the largest.
     pub fn add(&mut self, before: usize, after: usize, pair: impl FnOnce() -> ImagePair) {
         if self.most == 0 || after >= before {
             return;
@@ -47,7 +46,7 @@ impl Shown {
         }
     }
 
-    /// The images, those with the largest savings first, and the reason why others are not shown.
+    /// Returns the images in descending order of savings, and the reason why other images are not shown.
     pub fn finish(self) -> (Vec<ImagePair>, Option<String>) {
         let why = (self.too_large > 0).then(|| {
             format!(

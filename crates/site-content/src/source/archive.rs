@@ -1,4 +1,4 @@
-//! The responses of an HTTP archive.
+//! Reads the responses of an HTTP archive.
 
 use std::path::PathBuf;
 

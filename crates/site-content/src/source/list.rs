@@ -12,11 +12,11 @@ use super::retrieve::{Limits, retrieve};
 use super::{Held, SiteFile};
 use crate::{Failure, Options, TlsOptions, usage};
 
-/// The most URLs of a list.
+/// The maximum number of URLs in a list.
 const MOST_URLS: usize = 10_000;
 
-/// Fetches all URLs of the list. There is one URL on each line; blank lines and comments (`#`) are ignored. A
-/// URL that fails is reported on stderr. If a line is not a URL, nothing is fetched.
+/// Fetches all URLs of the list. The list has one URL per line; blank lines and comments (`#`) are ignored. A URL that
+/// fails is reported on stderr. If a line is not a URL, nothing is fetched.
 pub fn fetch(text: &str, options: &Options, tls: TlsOptions<'_>) -> Result<Held, Failure> {
     let urls = parse(text).map_err(|why| usage(format!("{}: {why}", options.site.display())))?;
     let clock = Clock::start();
@@ -37,7 +37,7 @@ pub fn fetch(text: &str, options: &Options, tls: TlsOptions<'_>) -> Result<Held,
         };
         let fetched = match left {
             0 => Err(format!(
-                "{} bytes were fetched before this URL (--max-fetch)",
+                "the limit of {} bytes was reached before this URL (--max-fetch)",
                 options.max_fetch
             )),
             _ => retrieve(&url, tls.as_ref(), limits, clock),
@@ -70,7 +70,7 @@ fn parse(text: &str) -> Result<Vec<(&str, Url)>, String> {
         }
     }
     match urls.is_empty() {
-        true => Err("it has no URLs; write one URL on each line".to_owned()),
+        true => Err("it has no URLs; use one URL per line".to_owned()),
         false => Ok(urls),
     }
 }

@@ -13,15 +13,15 @@ use fathometer_content::KeptWhiteSpace;
 use crate::walk::{self, NotRead, Walk};
 use crate::{Failure, Options, Say, TlsOptions, usage};
 
-/// The largest archive or list in bytes, because it is read as a whole.
+/// The largest archive or list in bytes. The limit exists because the whole input is read into memory.
 const LARGEST_INPUT: u64 = 1 << 30;
 
 /// The source of the files.
 #[derive(Debug)]
 pub enum Source {
-    /// A folder. It is read several times.
+    /// A folder, which is read several times.
     Folder(PathBuf),
-    /// An archive or a list. Its files are in memory.
+    /// An archive or a list, whose files are in memory.
     Held(Held),
 }
 
@@ -36,17 +36,17 @@ pub struct Held {
 /// A file of the site.
 #[derive(Clone, Debug)]
 pub struct SiteFile {
-    /// Its path or URL.
+    /// The path or URL of the file.
     pub path: PathBuf,
-    /// Its content, without content coding.
+    /// The content of the file, without content coding.
     pub content: Vec<u8>,
     /// The media type of the response, in lower case and without parameters; `None` for a file of a folder.
     pub media_type: Option<String>,
 }
 
 impl Source {
-    /// Opens the source that the options name. Files of an archive or a list are read or fetched here, and
-    /// errors of single files are reported.
+    /// Opens the source that the options name. Reads the files of an archive, or fetches the files of a list. Reports
+    /// the errors of single files.
     pub fn open(options: &Options, tls: TlsOptions<'_>) -> Result<Source, Failure> {
         let site = &options.site;
         let shown = site.display();
@@ -59,7 +59,7 @@ impl Source {
         let text = walk::read(site, LARGEST_INPUT)
             .and_then(|bytes| {
                 String::from_utf8(bytes)
-                    .map_err(|_| io::Error::other("it is not UTF-8 text; name a folder"))
+                    .map_err(|_| io::Error::other("it is not UTF-8 text; use a folder"))
             })
             .map_err(|error| format!("cannot read {shown}: {error}"))?;
         let without_mark = text.trim_start_matches('\u{feff}');
@@ -108,8 +108,8 @@ impl Source {
         Ok(walk.skipped)
     }
 
-    /// The elements whose white space the site's style sheets show. Style sheets that cannot be read are
-    /// reported when they are treated.
+    /// Returns the elements whose white space is visible according to the site's style sheets. Style sheets that cannot
+    /// be read are reported when they are treated.
     pub fn kept_white_space(&self, max_file: u64) -> KeptWhiteSpace {
         let mut kept = KeptWhiteSpace::default();
         match self {
@@ -126,7 +126,7 @@ impl Source {
             Source::Held(held) => {
                 let sheets = held.files.iter().filter(|file| file.is_css());
                 sheets.for_each(|file| kept.add_style_sheet(&file.content));
-                // A missing style sheet may show any white space.
+                // A missing style sheet may make any white space visible.
                 match held.failed {
                     0 => kept.with_other_hosts(),
                     _ => KeptWhiteSpace::everywhere(),
@@ -135,7 +135,7 @@ impl Source {
         }
     }
 
-    /// The number of files that were reported as missing when the source was opened.
+    /// Returns the number of files that were reported as missing when the source was opened.
     pub fn failed(&self) -> u64 {
         match self {
             Source::Folder(_) => 0,
@@ -143,7 +143,7 @@ impl Source {
         }
     }
 
-    /// The kind of entries that [`Source::each`] skips.
+    /// Returns the kind of entries that [`Source::each`] skips.
     pub fn skipped_entries(&self) -> &'static str {
         match self {
             Source::Folder(_) => "links and special files",
@@ -161,7 +161,7 @@ fn refuse_tls(options: &Options) -> Result<(), Failure> {
 }
 
 impl SiteFile {
-    /// Whether the file is HTML by its media type or its name, and not a mislabelled binary file.
+    /// Returns whether the file is HTML according to its media type or name, and is not a mislabelled binary file.
     pub fn is_html(&self) -> bool {
         let is_named = match &self.media_type {
             Some(media_type) => media_type == "text/html",
@@ -173,7 +173,7 @@ impl SiteFile {
         is_named && !self.content.contains(&0)
     }
 
-    /// Whether the file is a style sheet, by its media type or its name.
+    /// Returns whether the file is a style sheet, according to its media type or name.
     pub fn is_css(&self) -> bool {
         match &self.media_type {
             Some(media_type) => media_type == "text/css",
@@ -181,7 +181,7 @@ impl SiteFile {
         }
     }
 
-    /// Whether the file is a script, by its media type or its name.
+    /// Returns whether the file is a script, according to its media type or name.
     pub fn is_script(&self) -> bool {
         match &self.media_type {
             Some(media_type) => media_type.ends_with("/javascript"),
@@ -192,8 +192,8 @@ impl SiteFile {
         }
     }
 
-    /// The path whose extension indicates an image format; empty for a URL, because browsers identify a
-    /// server's images by their bytes (MIME Sniffing, section 8.1).
+    /// Returns the path whose extension indicates an image format. It is empty for a URL, because browsers identify
+    /// images from servers by their bytes (MIME Sniffing, section 8.1).
     #[cfg(feature = "images")]
     pub fn name(&self) -> &std::path::Path {
         match self.media_type {
@@ -203,7 +203,7 @@ impl SiteFile {
     }
 }
 
-/// Whether the file name is that of a style sheet.
+/// Returns whether the file name is the name of a style sheet.
 pub fn is_css(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("css"))

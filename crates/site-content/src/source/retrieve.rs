@@ -13,22 +13,22 @@ use fathometer_model::{Bytes, Instant};
 use fathometer_sys::Clock;
 use fathometer_tls::{ClientSettings, Session};
 
-/// The bytes to read at a time.
+/// The number of bytes to read in one call.
 const READ: usize = 64 * 1024;
 
 /// Limits of one retrieval.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most bytes of content.
+    /// The maximum number of bytes of content.
     pub bytes: u64,
     /// The time from the start to the last byte.
     pub time: Duration,
 }
 
-/// A file as the server sent it.
+/// A file received from a server.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// Its content, without content coding.
+    /// The content of the file, without content coding.
     pub content: Vec<u8>,
     /// The media type, in lower case and without parameters; empty if the response has none.
     pub media_type: String,
@@ -73,7 +73,7 @@ fn exchange(
     clock: Clock,
 ) -> Result<Fetched, String> {
     let mut config = Config::default();
-    // One byte beyond the limit shows that there is more content.
+    // One additional byte shows whether the content exceeds the limit.
     config.limits.body = Bytes(limits.bytes + 1);
     let mut connection = Connection::new(config);
     let fields = [
@@ -167,11 +167,11 @@ fn essence(content_type: Option<&[u8]>) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// Removes a content coding that was not requested: some servers store files only with a coding.
+/// Removes a content coding that was not requested. Some servers store only coded files.
 fn decoded(content: Vec<u8>, coding: Option<&[u8]>, limits: Limits) -> Result<Vec<u8>, String> {
     let coding = String::from_utf8_lossy(coding.unwrap_or_default());
     let limit = usize::try_from(limits.bytes).unwrap_or(usize::MAX - 1);
-    // The level does not matter for decoding.
+    // The level is not used for decoding.
     let coding = match coding.trim().to_ascii_lowercase().as_str() {
         "" | "identity" => return Ok(content),
         "gzip" | "x-gzip" => Coding::Gzip(6),
@@ -225,7 +225,7 @@ impl Transport {
         self.send()
     }
 
-    /// Reads plaintext; 0 bytes mean the end.
+    /// Reads plaintext; 0 bytes indicate the end.
     fn read(&mut self, plain: &mut [u8]) -> io::Result<usize> {
         loop {
             let Some(session) = &mut self.session else {
@@ -236,7 +236,7 @@ impl Transport {
                 0 if session.is_closed_by_peer() => return Ok(0),
                 0 => {
                     if self.receive()? == 0 {
-                        // Without close_notify, a response that ends with the connection may be cut off.
+                        // Without close_notify, a response whose end is the end of the connection may be truncated.
                         return match &mut self.session {
                             Some(session) => session.handle_eof().map(|()| 0),
                             None => Ok(0),

@@ -1,4 +1,4 @@
-//! The command line, and the pages that it names.
+//! Parses the command line, and loads the pages that it names.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ pub(crate) struct Page {
     pub(crate) site: Arc<Site>,
 }
 
-/// Pages at equal distances in the list, with the sites of their packages.
+/// Selects pages at equal distances in the list, and loads the sites of their packages.
 pub(crate) fn pages(arguments: &Arguments) -> Result<Vec<Page>, Failure> {
     let text = std::fs::read_to_string(&arguments.list)?;
     let rows: Vec<Vec<&str>> = text
@@ -85,7 +85,11 @@ pub(crate) fn pages(arguments: &Arguments) -> Result<Vec<Page>, Failure> {
     for n in 0..count {
         let row = &rows[n * rows.len() / count];
         let [package, _, page, ..] = row[..] else {
-            return Err(format!("{}: a row has no page", arguments.list.display()).into());
+            return Err(format!(
+                "{}: a row has no value in the column page",
+                arguments.list.display()
+            )
+            .into());
         };
         let site = match sites.get(package) {
             Some(site) => Arc::clone(site),

@@ -1,17 +1,18 @@
-//! Compares predicted with measured page times: real pages over the laboratory's paths, and the models in virtual time.
+//! Compares measured page times with predictions. The laboratory measures real pages over its paths; the models predict
+//! the same retrievals in virtual time.
 //!
 //! `predicted_seconds OUTPUT LIST FOLDER [OPTION=VALUE ...]` reads the list of pages (`package,version,page,...`, as
 //! in `runs/published/2026-11-25-debian-pages/pages.csv`) and the extracted packages in `FOLDER/PACKAGE`. It retrieves
 //! each page over each path with each policy in the laboratory, predicts the same retrieval, and writes to the folder OUTPUT:
 //!
-//! - `retrievals.csv`: each page with its measured and predicted seconds and packets;
+//! - `retrievals.csv`: each retrieval with its measured and predicted seconds and packets;
 //! - `errors.csv`: the distribution of the relative errors, for each path and policy, and for all retrievals.
 //!
 //! Options: `pages=100` (at equal distances in the list), `paths=lan,wan,ppp`, `policies=h1.1x6,h2c`, `repeat=3`
 //! (repetitions, of which the median is used; 1 on paths below 1 Mbit/s), `lanes=8` (parallel retrievals on these slow
 //! paths), `seed=1`.
 //!
-//! No parameter of the models was fitted to these pages: see docs/predicted-seconds.md. The example must run as root.
+//! No parameter of the models was fitted to these pages (see docs/predicted-seconds.md). The example must run as root.
 
 mod input;
 mod retrieving;
@@ -101,7 +102,7 @@ fn retrieve_all(
 fn retrieve(bench: &Bench, page: &Page, profile: &Profile, policy: Policy, repeat: usize) -> Row {
     let mut measured = Vec::new();
     let mut why = String::new();
-    // Invalid retrievals are repeated, with at most twice as many attempts as repetitions.
+    // Invalid retrievals are repeated: the number of attempts is at most twice the number of repetitions.
     for attempt in 0..2 * repeat {
         if measured.len() == repeat {
             break;

@@ -1,4 +1,4 @@
-//! A retrieval in the laboratory, and its prediction by the models.
+//! Measures a retrieval in the laboratory, and predicts it with the models.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::input::{Arguments, Page};
 
 /// The time limit of a retrieval.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(900);
-/// The rate below which retrievals of a path run in parallel, because the processor does not limit them.
+/// The rate, in bit/s, below which retrievals of a path run in parallel: the processor does not limit such retrievals.
 pub(crate) const SLOW_BITS: u64 = 1_000_000;
 /// The time and the packets of a retrieval.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +54,7 @@ impl Bench {
         }
     }
 
-    /// Runs a retrieval in the laboratory; the error is the reason why it is invalid.
+    /// Runs a retrieval in the laboratory. An error is the reason why the retrieval is invalid.
     pub(crate) fn measure(
         &self,
         page: &Page,
@@ -144,7 +144,8 @@ impl Bench {
         })
     }
 
-    /// Predicts the same retrieval: the median over the phases of the timers, and a text about its extrapolations.
+    /// Predicts the same retrieval: returns the median over the phases of the timers, and a text about the model's
+    /// extrapolations.
     pub(crate) fn predict(
         &self,
         page: &Page,
@@ -193,7 +194,7 @@ pub(crate) fn is_slow(profile: &Profile) -> bool {
     rate < SLOW_BITS
 }
 
-/// The figures with the median time.
+/// Returns the figures with the median time.
 pub(crate) fn median(figures: &[Figures]) -> Figures {
     let mut sorted = figures.to_vec();
     sorted.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));

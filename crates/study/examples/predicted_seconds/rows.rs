@@ -1,4 +1,4 @@
-//! The tables: each retrieval, and the distribution of the errors.
+//! Formats the tables: each retrieval, and the distribution of the errors.
 
 use crate::input::Arguments;
 use crate::retrieving::Figures;
@@ -14,7 +14,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The relative error of the time and of the packets.
+    /// Returns the relative errors of the time and of the packets.
     pub(crate) fn errors(&self) -> Option<(f64, f64)> {
         let (Ok(measured), Ok((predicted, _))) = (&self.measured, &self.predicted) else {
             return None;
@@ -61,7 +61,7 @@ impl Row {
 pub(crate) const COLUMNS: &str = "package,page,path,policy,measured_s,measured_up,measured_down,predicted_s,predicted_up,\
                        predicted_down,error,packets_error,extrapolates,invalid";
 
-/// The distribution of the errors of some rows, as a line.
+/// Formats the distribution of the errors of some rows as a line.
 pub(crate) fn distribution(name: &str, rows: &[&Row]) -> String {
     let errors: Vec<(f64, f64)> = rows.iter().filter_map(|row| row.errors()).collect();
     let (times, packets): (Vec<f64>, Vec<f64>) = errors.iter().copied().unzip();
@@ -77,7 +77,7 @@ pub(crate) fn distribution(name: &str, rows: &[&Row]) -> String {
     )
 }
 
-/// A quantile of the absolute errors: the smallest error that at least this share of the errors does not exceed.
+/// Returns a quantile of the absolute errors: the smallest error that this share of the errors does not exceed.
 fn quantile(errors: &[f64], share: f64) -> f64 {
     let mut sorted: Vec<f64> = errors.iter().copied().map(f64::abs).collect();
     sorted.sort_by(f64::total_cmp);

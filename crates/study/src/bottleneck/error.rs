@@ -1,4 +1,4 @@
-//! The errors of a search.
+//! The errors of a bottleneck search.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use fathometer_lab::server::definition::DefinitionError;
 use fathometer_lab::trial::TrialError;
 use fathometer_load::workload;
 
-/// Conversions of errors that are too large to be passed around by value.
+/// Implements conversions of large errors, which are boxed.
 macro_rules! boxed {
     ($($variant:ident: $error:ty),*) => {
         $(impl From<$error> for SearchError {
@@ -34,13 +34,13 @@ boxed! {
     Era: EraError
 }
 
-/// Why a search, its set-up, its record or the self-test failed.
+/// The reason why a search, its set-up, its record or the self-test failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// The server's definition is not available or invalid.
     #[error(transparent)]
     Definition(Box<DefinitionError>),
-    /// No definition can be made from the server's command line.
+    /// The server's command line does not yield a valid definition.
     #[error(transparent)]
     CommandLine(Box<toml::de::Error>),
     /// The server's program is not installed.
@@ -51,14 +51,14 @@ pub enum SearchError {
         /// The Debian packages.
         package: String,
     },
-    /// The program that starts a command line is missing.
+    /// The program env(1), which starts a command line, is missing.
     #[error("env(1) is not installed, but is needed to start a command")]
     NoEnv,
-    /// The origin of the server with a fault cannot be set up.
+    /// The origin of the server with the planted fault cannot be set up.
     #[error(transparent)]
     Server(Box<ServerError>),
-    /// The definition of the embedded origin is the definition of a program.
-    #[error("the definition of the embedded origin has a program")]
+    /// The definition named `embedded` describes a program instead of the embedded origin.
+    #[error("the definition of the embedded origin has a table [program]; remove it")]
     NotEmbedded,
     /// The site's folder cannot be written or read.
     #[error(transparent)]
@@ -69,7 +69,7 @@ pub enum SearchError {
     /// The file list of a planted bottleneck is malformed.
     #[error(transparent)]
     FileList(#[from] Fault),
-    /// The site has no file to request.
+    /// The site has no file that can be requested.
     #[error("the site has no file to request")]
     NoFile,
     /// A temporary folder could not be created.

@@ -1,4 +1,4 @@
-//! Planted bottlenecks: set-ups with a known limit, which test the method.
+//! Planted bottlenecks: set-ups with a known limit, with which the method is tested.
 //!
 //! In each set-up, one resource is much too small, or the server's handler has a fault; all other resources are sufficient.
 
@@ -29,7 +29,7 @@ pub struct PlantedBottleneck {
     make: fn(Base) -> Result<Setup, SearchError>,
 }
 
-/// The settings that most planted bottlenecks share.
+/// The settings that most planted bottlenecks have in common.
 struct Base {
     setup: Setup,
     seed: Seed,
@@ -47,13 +47,14 @@ framing = "ethernet"
 queue = { packets = 1000 }
 "#;
 
-/// The factor by which most planted bottlenecks vary limits. It is larger than the default, because these trials are short
-/// and have few replicates.
+/// The factor by which most planted bottlenecks vary limits. It is larger than the default, because their trials are
+/// short and have few replicates.
 const STEP: f64 = 1.5;
 
-/// The warm-up and the measured window of a trial: a few hundred exchanges.
+/// The lengths of the warm-up and of the measured window of a trial. The window has a few hundred exchanges.
 const QUICK: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(700)];
-/// The warm-up and the measured window for set-ups with few exchanges, or whose caches must fill.
+/// The lengths of the warm-up and of the measured window for set-ups with few exchanges, or with caches that must be
+/// filled.
 const SLOW: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(1000)];
 
 /// All planted bottlenecks.
@@ -64,7 +65,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         limit: Resource::Cpu,
         step: STEP,
         make: |base| {
-            // Without this work, the CPU time per request varies by a third.
+            // With less work per request, the CPU time per request would vary by a third.
             base.with_server("work=150000")?.with(|setup| {
                 setup.host.cpu = Some(0.15);
                 setup.load.demand = Demand::Busy(32);
@@ -155,7 +156,7 @@ pub const PLANTED: [PlantedBottleneck; 13] = [
         limit: Resource::RoundTrip,
         step: STEP,
         make: |base| {
-            // Only a few files, because the warm-up requests each of them over this path.
+            // The site has only a few files, because the warm-up requests each of them over this slow path.
             base.with_files(4, 64_000)?.with(|setup| {
                 setup.window = Some(8 << 10);
                 [setup.warm_up, setup.duration] = SLOW;

@@ -1,5 +1,5 @@
-//! The output of a search: the verdict on the screen, and a folder with every observation, from which the
-//! verdict can be derived again.
+//! The output of a search: the verdict on the screen, and a folder with every observation. The verdict can be derived
+//! again from this folder.
 //!
 //! ```text
 //! FOLDER/
@@ -44,14 +44,14 @@ pub struct Facts {
     pub step: f64,
     /// Replicates of every trial, or their maximum.
     pub replicates: u32,
-    /// The number of replicates at the first planned look, after which the search could end with a settled verdict;
+    /// The number of replicates at the first planned look. The search could end there if the verdict was settled.
     /// `None` if the number of replicates was fixed.
     #[serde(default)]
     pub until_settled: Option<u32>,
-    /// The number of users without pauses; `None` for other loads, and in records of older versions.
+    /// The number of users without pauses. `None` for other loads, and in records of older versions.
     #[serde(default)]
     pub users: Option<u32>,
-    /// The CPU limit of the server's host, in cores; `None` without a limit, and in records of older versions.
+    /// The CPU limit of the server's host, in cores. `None` without a limit, and in records of older versions.
     #[serde(default)]
     pub cpu: Option<f64>,
     /// The set-up as text, with all limits and defaults.
@@ -95,7 +95,7 @@ const OBSERVATIONS: &str = "observations.ndjson";
 const VERDICT: &str = "verdict.json";
 
 impl Facts {
-    /// Derives the verdict from observations, with the confidence level of the last look.
+    /// Derives the verdict from observations, at the confidence level of the last look.
     fn judge(&self, observations: &[Observation]) -> Verdict {
         let repetitions = match self.until_settled {
             None => Repetitions::Fixed(self.replicates),
@@ -109,7 +109,7 @@ impl Facts {
 }
 
 impl Record {
-    /// Starts a record, in `folder` if it is given. The folder must not exist.
+    /// Starts a record, in `folder` if it is given. The folder must not exist yet.
     pub fn begin(request: &Request, folder: Option<&Path>) -> Result<Record, SearchError> {
         let facts = Facts {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -143,7 +143,7 @@ impl Record {
         Ok(Record { facts, folder })
     }
 
-    /// The set-up as text, one line per part.
+    /// The description of the set-up as text, one line per part.
     pub fn description(&self) -> String {
         description(&self.facts)
     }
@@ -163,7 +163,7 @@ impl Record {
         Ok(())
     }
 
-    /// Derives the verdict and writes it.
+    /// Derives the verdict, and writes it.
     pub fn end(self, findings: Findings) -> Result<Found, SearchError> {
         let found = Found {
             verdict: self.facts.judge(&findings.observations),
@@ -181,7 +181,7 @@ impl Record {
     }
 }
 
-/// Reads a folder and derives the verdict from its observations, also if the search was interrupted.
+/// Reads the folder of a search, even of an interrupted one, and derives the verdict from its observations.
 pub fn read(folder: &Path) -> Result<Found, SearchError> {
     let text = |name: &str| {
         let path = folder.join(name);
@@ -207,7 +207,8 @@ pub fn read(folder: &Path) -> Result<Found, SearchError> {
         Err(_) => (Vec::new(), Vec::new()),
         Ok(text) => match serde_json::from_str::<Published>(&text) {
             Ok(published) => (published.not_varied, published.limits),
-            // The verdict is derived from the observations; only the two lists come from this file.
+            // The verdict comes from the observations. Only the skipped resources and the host's limits come from this
+            // file.
             Err(error) => {
                 say(format_args!(
                     "warning: cannot read {}: {error}: the resources that were not varied and the host's limits are not shown",
@@ -239,17 +240,17 @@ impl Found {
         }
     }
 
-    /// The resource that the verdict names.
+    /// Returns the resource that the verdict names.
     pub fn named(&self) -> Named {
         self.verdict.as_named()
     }
 
-    /// The verdict as JSON: the content of `verdict.json`.
+    /// Returns the verdict as JSON, which is the content of `verdict.json`.
     pub fn json(&self) -> Result<String, SearchError> {
         Ok(serde_json::to_string_pretty(&self.published())?)
     }
 
-    /// The verdict as text for the screen.
+    /// Returns the verdict as text for the screen.
     pub fn text(&self) -> String {
         let mut text = screen::render(&self.verdict, WIDTH);
         if !self.skipped.is_empty() {
@@ -262,7 +263,7 @@ impl Found {
     }
 }
 
-/// The set-up as text, one line per part.
+/// Formats the set-up as text, one line per part.
 fn description(facts: &Facts) -> String {
     let lines = facts
         .setup
@@ -271,7 +272,7 @@ fn description(facts: &Facts) -> String {
     lines.collect()
 }
 
-/// Every part of a set-up with its value, including limits that are not set.
+/// Returns every part of a set-up with its value. A limit that is not set is also a part.
 fn words(setup: &Setup) -> Vec<(String, String)> {
     let host = &setup.host;
     let or = |value: Option<String>, none: &str| value.unwrap_or_else(|| none.to_owned());
@@ -309,7 +310,7 @@ fn words(setup: &Setup) -> Vec<(String, String)> {
             "window",
             or(
                 setup.window.map(|bytes| format!("{bytes} bytes")),
-                "the kernel's choice",
+                "set by the kernel",
             ),
         ),
         (
@@ -321,10 +322,7 @@ fn words(setup: &Setup) -> Vec<(String, String)> {
         ),
         (
             "cores",
-            or(
-                host.cores.map(|count| count.to_string()),
-                "all of the machine",
-            ),
+            or(host.cores.map(|count| count.to_string()), "all processors"),
         ),
         (
             "memory",
@@ -341,14 +339,14 @@ fn words(setup: &Setup) -> Vec<(String, String)> {
             "backlog",
             or(
                 host.backlog.map(|count| count.to_string()),
-                "the server's own",
+                "set by the server",
             ),
         ),
         (
             "workers",
             or(
                 host.workers.map(|count| count.to_string()),
-                "the server's own",
+                "set by the server",
             ),
         ),
         (

@@ -1,4 +1,4 @@
-//! The trials: the unchanged set-up, and variants in which one limit is varied by a step, in several replicates.
+//! Runs the trials: the unchanged set-up, and variants in which one limit is varied by a step, in several replicates.
 //!
 //! Either the number of replicates is fixed, and invalid trials are repeated, or trials continue until the verdict is
 //! settled ([`Repetitions`]).
@@ -22,18 +22,18 @@ use super::signals;
 use crate::progress::Progress;
 use fathometer_lab::trial::{Measured, TrialError};
 
-/// The maximum number of repeats of an invalid trial, if the number of replicates is fixed.
+/// The maximum number of repeats of an invalid trial if the number of replicates is fixed.
 const SECOND_CHANCES: u32 = 2;
 
 /// The number of replicates of every trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repetitions {
-    /// A fixed number of replicates. An invalid trial is repeated at once, at most twice.
+    /// A fixed number of replicates. An invalid trial is repeated immediately, at most twice.
     Fixed(u32),
-    /// Replicates until the verdict is settled ([`Verdict::is_settled`]) at one of the planned [`Looks`], among which the
-    /// error probability of the intervals is divided. Invalid trials are left out: the next replicate replaces them at a
-    /// later time. The search also ends if the verdict is still invalid after the first look, because the machine is then
-    /// too noisy to measure.
+    /// Replicates until the verdict is settled ([`Verdict::is_settled`]) at one of the planned [`Looks`]. The error
+    /// probability of the intervals is divided among the looks. An invalid trial is not repeated: the next replicate
+    /// replaces it later. The search also ends if the verdict is still invalid after the first look, because the
+    /// machine is then too noisy to measure.
     ///
     /// [`Verdict::is_settled`]: fathometer_analysis::bottleneck::Verdict::is_settled
     UntilSettled {
@@ -51,7 +51,7 @@ impl Repetitions {
         }
     }
 
-    /// The planned looks at the verdict; `None` if the number of replicates is fixed.
+    /// The planned looks at the verdict. `None` if the number of replicates is fixed.
     fn looks(self) -> Option<Looks> {
         match self {
             Repetitions::Fixed(_) => None,
@@ -59,13 +59,13 @@ impl Repetitions {
         }
     }
 
-    /// The minimum number of replicates; `None` if their number is fixed.
+    /// The minimum number of replicates. `None` if the number of replicates is fixed.
     pub fn least(self) -> Option<u32> {
         Some(self.looks()?.after()[0])
     }
 
-    /// The intervals of verdicts after `made` replicates: those of the last look so far, or of the first look if there was
-    /// no look yet.
+    /// The intervals of a verdict after `made` replicates: the intervals of the last look, or of the first look if no
+    /// look has happened yet.
     pub fn intervals(self, made: u32) -> Intervals {
         let level = self.looks().map_or(LEVEL, |looks| {
             let passed = looks.after().partition_point(|after| *after <= made);
@@ -82,7 +82,7 @@ impl Repetitions {
         }
     }
 
-    /// Whether no further replicates are needed.
+    /// Whether the search needs no further replicates.
     fn are_enough(self, made: u32, observations: &[Observation]) -> bool {
         let Some(looks) = self.looks() else {
             return false;
@@ -98,7 +98,7 @@ impl Repetitions {
         if !looks.after().contains(&made) {
             return false;
         }
-        // Without a valid trial there is no elasticity.
+        // The elasticity is unknown without a valid trial.
         let known = |change: Change| {
             let mut ranking = verdict.ranking.iter();
             ranking.any(|r| r.resource == change.resource && r.elasticity.is_some())
@@ -153,7 +153,7 @@ pub fn resources() -> Vec<Resource> {
     all.filter(|resource| resource.can_be_varied()).collect()
 }
 
-/// The unchanged set-up, or the set-up with one limit varied.
+/// The unchanged set-up, or a copy with one varied limit.
 struct Variant {
     setup: Setup,
     change: Option<Change>,
@@ -178,7 +178,7 @@ pub fn explore(
         building: Mutex::new(()),
         clock: Clock::start(),
     };
-    // If the set-up cannot run at all, report it before any other trial.
+    // If the set-up cannot run at all, this error is returned before any other trial.
     let Some(pilot) = trials.make(&variants[0], 0, &mut findings.observations)? else {
         findings.interrupted = true;
         return Ok(findings);
@@ -221,7 +221,7 @@ pub fn explore(
     Ok(findings)
 }
 
-/// The set-up with this resource varied: relieved if possible, otherwise squeezed.
+/// Returns the set-up with this resource varied. The resource is relieved if possible, otherwise squeezed.
 fn variant(request: &Request, resource: Resource, pilot: &Measured) -> Result<Variant, String> {
     let used = usage(pilot);
     if resource == Resource::OneCore
@@ -234,7 +234,7 @@ fn variant(request: &Request, resource: Resource, pilot: &Measured) -> Result<Va
     let setup = &request.setup;
     let vary = |how| setup.varied(resource, request.step, how);
     let varied = match resource {
-        // A core cannot be made faster than it is.
+        // One core cannot be made faster, only slower.
         Resource::OneCore => vary(How::Squeezed),
         _ => vary(How::Relieved).or_else(|reason| vary(How::Squeezed).map_err(|_| reason)),
     };
@@ -267,7 +267,7 @@ fn usage(measured: &Measured) -> Used {
     })
 }
 
-/// The order in which a replicate tries `count` variants.
+/// Returns the random order of `count` variants in a replicate.
 fn order(count: usize, seed: Seed, replicate: u32) -> Vec<usize> {
     let draws = seed.stream("order").child(u64::from(replicate));
     let mut places: Vec<usize> = (0..count).collect();
@@ -284,7 +284,7 @@ struct Trials<'a> {
 }
 
 impl Trials<'_> {
-    /// Runs a trial, and repeats it if it is invalid and repeats are allowed; `None` if the user interrupts the trial.
+    /// Runs a trial. Repeats an invalid trial if repeats are allowed. Returns `None` if the user interrupts the trial.
     fn make(
         &mut self,
         variant: &Variant,
@@ -314,7 +314,7 @@ impl Trials<'_> {
                 return Ok(Some(measured));
             }
         }
-        unreachable!("the last chance returns")
+        unreachable!("the last attempt returns")
     }
 }
 
@@ -327,7 +327,7 @@ impl std::fmt::Display for Variant {
     }
 }
 
-/// The current time in seconds since the Unix epoch, for records.
+/// Returns the Unix time in seconds, for records.
 pub fn now() -> f64 {
     Clock::start().realtime_of(Instant::ZERO).as_secs_f64()
 }
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(level(3), looks.level(0, LEVEL));
         assert_eq!(level(4), looks.level(0, LEVEL));
         assert_eq!(level(5), looks.level(1, LEVEL));
-        // All looks together have the error of one interval of the default level.
+        // The error probabilities of all looks add up to the error probability of one interval of the default level.
         assert!(((1.0 - level(3)) + (1.0 - level(5)) - (1.0 - LEVEL)).abs() < 1e-12);
         let fixed = Repetitions::Fixed(2);
         assert_eq!((fixed.least(), fixed.intervals(2).level), (None, LEVEL));

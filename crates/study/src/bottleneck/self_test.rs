@@ -1,4 +1,4 @@
-//! The self-test: runs every planted bottleneck and compares the verdict with the planted limit.
+//! The self-test: runs every planted bottleneck, and compares the verdict with the planted limit.
 
 use std::path::PathBuf;
 
@@ -16,9 +16,9 @@ use fathometer_sys::stderr::say;
 /// Options of the self-test.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The names of the planted bottlenecks to run; empty means all.
+    /// The names of the planted bottlenecks that are run. An empty list means all.
     pub only: Vec<String>,
-    /// The maximum number of replicates; trials end when the verdict is settled.
+    /// The maximum number of replicates. The trials end earlier if the verdict is settled.
     pub most_replicates: u32,
     /// The seed of all random choices.
     pub seed: Seed,
@@ -39,7 +39,7 @@ pub struct Tried {
     pub limit: Resource,
     /// The verdict; `None` if the set-up could not run.
     pub named: Option<Named>,
-    /// The verdict in a sentence, or the reason why the set-up could not run.
+    /// The verdict as a sentence, or the reason why the set-up could not run.
     pub verdict: String,
     /// Whether the verdict was right.
     pub outcome: Became,
@@ -71,7 +71,7 @@ impl Became {
     }
 }
 
-/// Runs the planted bottlenecks and writes the table to the folder; `None` if the user interrupts.
+/// Runs the planted bottlenecks and writes the table to the folder. Returns `None` if the user interrupts the test.
 pub fn run(
     options: &Options,
     interrupted: &(dyn Fn() -> bool + Sync),
@@ -178,7 +178,7 @@ pub fn attempt(
     Ok((tried, Some(found.verdict)))
 }
 
-/// The confusion matrix: the named resources against the planted resources.
+/// Returns the confusion matrix of the planted resources and the named resources.
 pub fn confusion(tried: &[Tried]) -> Confusion {
     let mut table = Confusion::new();
     for one in tried {
@@ -189,12 +189,12 @@ pub fn confusion(tried: &[Tried]) -> Confusion {
     table
 }
 
-/// The outcomes as JSON.
+/// Returns the outcomes as JSON.
 pub fn json(tried: &[Tried]) -> Result<String, SearchError> {
     Ok(serde_json::to_string_pretty(tried)?)
 }
 
-/// The table, and the reasons for all outcomes other than right.
+/// Returns the table, and the reasons for all outcomes except right verdicts.
 pub fn text(tried: &[Tried]) -> String {
     let mut text = confusion(tried).text(WIDTH);
     for one in tried.iter().filter(|one| one.outcome != Became::Right) {

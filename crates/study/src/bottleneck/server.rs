@@ -1,4 +1,4 @@
-//! The server under test: one of `servers/`, or a command line of the user.
+//! The server under test: a server from `servers/`, or a command line of the user.
 
 use super::error::SearchError;
 use fathometer_lab::server::definition::Definition;
@@ -12,7 +12,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// The server with this name in `servers/`.
+    /// Loads the server with this name in `servers/`.
     pub fn named(name: &str) -> Result<Server, SearchError> {
         let definition = Definition::load(name)?;
         let installed = definition.program.as_ref().and_then(server::find);
@@ -28,9 +28,9 @@ impl Server {
         })
     }
 
-    /// A server that a command line starts. It must listen on `{address}` and `{port}`. `{root}` is the folder to serve,
-    /// `{runtime}` a folder for the program's own files, and `{connections}` the number of connections to serve at a time,
-    /// if the program has such a setting.
+    /// Creates a server from a command line. The server must listen on `{address}` and `{port}`. `{root}` is the folder
+    /// to serve, and `{runtime}` is a folder for the program's own files. `{connections}` is the number of connections
+    /// to serve at a time, if the program has such a setting.
     pub fn command(line: &[String]) -> Result<Server, SearchError> {
         let title = line.first().cloned().unwrap_or_default();
         let mut capabilities = toml::Table::new();
@@ -41,8 +41,8 @@ impl Server {
         if line.iter().any(|word| word.contains("{connections}")) {
             capabilities.insert("connections".to_owned(), able("default", 1024.into()));
         }
-        // env(1) runs the command, because the version of env(1) can be queried safely: an unknown program may do
-        // anything when it is run with `--version`.
+        // The program is run by env(1), because `env --version` is safe. An unknown program may do anything when it is
+        // run with `--version`.
         let mut definition = toml::toml! {
             name = "command"
             title = "command"
@@ -72,7 +72,7 @@ impl Server {
         })
     }
 
-    /// A server with a fault in its handler. `faults` may contain `{connections}`.
+    /// Creates a server with a fault in its handler. `faults` may contain `{connections}`.
     pub fn slow(faults: &str) -> Result<Server, SearchError> {
         let program = std::env::current_exe()?;
         let line = [
@@ -90,7 +90,7 @@ impl Server {
         Ok(server)
     }
 
-    /// The server's name and version, or the command.
+    /// Returns the server's name and version, or the command.
     pub fn title(&self) -> String {
         match &self.installed {
             Some(installed) if self.definition.name != "command" => {
@@ -106,7 +106,7 @@ impl Server {
         &self.definition
     }
 
-    /// The installed program, if the server is not built in.
+    /// The installed program; `None` for a built-in server.
     pub fn installed(&self) -> Option<&Installed> {
         self.installed.as_ref()
     }
@@ -114,7 +114,7 @@ impl Server {
     /// Checks that the server supports these connection limits.
     ///
     /// # Errors
-    /// The reason why the server does not support them.
+    /// Returns the reason why the server does not support the limits.
     pub fn can(&self, throttle: &Throttle) -> Result<(), String> {
         self.definition.refusal(throttle).map_or(Ok(()), Err)
     }

@@ -1,4 +1,4 @@
-//! The set-up under test, a server on a host with limits, a path and a load, and its variations.
+//! The set-up under test and its variations. A set-up is a server on a host with limits, a path and a load.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +39,8 @@ pub struct Setup {
     pub host: HostLimits,
     /// The load.
     pub load: Load,
-    /// Whether every page is requested once before the trial, so that the cache has as much of the site as fits.
+    /// Whether every page is requested once before the trial, so that the page cache contains as much of the site as
+    /// fits.
     pub warm: bool,
     /// The length of the warm-up before the measured window.
     pub warm_up: Duration,
@@ -49,7 +50,7 @@ pub struct Setup {
     pub timeout: Duration,
 }
 
-/// The limits of a host. `None` is no limit.
+/// The limits of a host. `None` means no limit.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostLimits {
     /// The CPU quota, in cores.
@@ -62,7 +63,7 @@ pub struct HostLimits {
     pub disk_operations: Option<u64>,
     /// The bytes read from the disk, per second.
     pub disk_bytes: Option<u64>,
-    /// The listen backlog: the number of connections that may wait to be accepted.
+    /// The listen backlog: the maximum number of connections that wait in the kernel for `accept`.
     pub backlog: Option<u32>,
     /// The number of connections served at a time.
     pub workers: Option<u32>,
@@ -82,36 +83,36 @@ pub struct Load {
 pub enum Demand {
     /// A number of closed-loop users without pauses.
     Busy(u32),
-    /// A number of closed-loop users with the pauses of the workload.
+    /// This number of closed-loop users, with the pauses of the workload.
     Pausing(u32),
-    /// Poisson arrivals at a rate in sessions per second.
+    /// Poisson arrivals at this rate, in sessions per second.
     Rate(f64),
 }
 
 /// The maximum number of connections of an open loop.
 const CONNECTIONS: u32 = 512;
 
-/// The longest wait for exchanges that are in flight when the measured window ends.
+/// The longest wait for exchanges in flight at the end of the measured window.
 const LONGEST_DRAIN: Duration = Duration::from_secs(1);
 
 /// The smallest quota that the kernel accepts over periods of 10 ms, in cores.
 const LEAST_CPU: f64 = 0.1;
 
 impl Setup {
-    /// The processors of this machine that the host could use.
+    /// Returns the processors of this machine that the host could use.
     fn machine_cores() -> Vec<usize> {
         fathometer_sys::sched::processors().unwrap_or_else(|_| vec![0])
     }
 
-    /// The CPU time that the host may use, in cores.
+    /// Returns the CPU time that the host may use, in cores.
     pub fn capacity(&self) -> f64 {
         let machine = Setup::machine_cores().len();
         let cores = self.host.cores.unwrap_or(machine).min(machine) as f64;
         self.host.cpu.map_or(cores, |quota| quota.min(cores))
     }
 
-    /// This set-up with a resource multiplied or divided by about `step` (above 1). The [`Change`] has the
-    /// exact factor. An error says why the resource cannot be varied.
+    /// Returns this set-up with a resource multiplied or divided by about `step` (above 1). The [`Change`] has the
+    /// exact factor. An error is the reason why the resource cannot be varied.
     pub fn varied(
         &self,
         resource: Resource,
@@ -140,7 +141,7 @@ impl Setup {
             }
             Resource::LinkRate => {
                 let both = [&mut setup.profile.up, &mut setup.profile.down];
-                vary_rates(both, factor).ok_or("the path has no rate")?
+                vary_rates(both, factor).ok_or("the path has no rate limit")?
             }
             Resource::RoundTrip => setup.vary_round_trip(1.0 / factor)?,
             Resource::Backlog => {
@@ -148,7 +149,7 @@ impl Setup {
                     .host
                     .backlog
                     .as_mut()
-                    .ok_or("the server's own choice")?;
+                    .ok_or("not set: the server determines the backlog")?;
                 whole(limit, factor)?
             }
             Resource::Workers => {
@@ -180,7 +181,7 @@ impl Setup {
         }
         if wanted < LEAST_CPU {
             return Err(format!(
-                "{wanted:.2} of a core is less than the kernel's smallest quota"
+                "{wanted:.2} of a core is below the minimum quota of the kernel"
             ));
         }
         let whole = wanted.ceil() as usize;
@@ -191,7 +192,7 @@ impl Setup {
         Ok(self.capacity() / before)
     }
 
-    /// Slows a single core: limits the host to less than one core.
+    /// Slows down a single core: limits the host to less than one core.
     fn slow_core(&mut self, factor: f64) -> Result<f64, String> {
         if factor > 1.0 {
             return Err("a core cannot be made faster".to_owned());
@@ -214,12 +215,12 @@ impl Setup {
         Ok(self.profile.round_trip().as_secs_f64() / before.as_secs_f64())
     }
 
-    /// The block device of the site's folder; an error if the disk cannot be limited.
+    /// Returns the block device of the site's folder; an error if the disk cannot be limited.
     pub fn disk(&self) -> Result<BlockDevice, fathometer_sys::Error> {
         BlockDevice::of_path(&self.site.folder)
     }
 
-    /// The trial of this set-up.
+    /// Builds the trial of this set-up.
     pub fn trial(&self, seed: Seed, clock: Clock) -> Result<Trial<'_>, fathometer_sys::Error> {
         Ok(Trial {
             definition: self.server.definition(),
@@ -239,8 +240,8 @@ impl Setup {
         })
     }
 
-    /// The limits of the path's lateness. They are loose, because the result is a rate over the whole window. If one packet
-    /// in a hundred is some milliseconds late, the rate does not change.
+    /// Returns the limits of the path's lateness. They are loose, because the result is a rate over the whole window.
+    /// If 1 % of the packets are late by some milliseconds, the rate does not change.
     fn wire_limits(&self) -> wire::Limits {
         let round_trip = self.profile.round_trip();
         wire::Limits {
@@ -275,7 +276,7 @@ impl Setup {
             cpu: host.cpu.map(CpuLimit::cores),
             memory: host.memory,
             disk,
-            // The last processors, because interrupts and other work prefer the first processors.
+            // Uses the last processors, because interrupts and other work prefer the first processors.
             cores: host
                 .cores
                 .map(|count| machine[machine.len().saturating_sub(count)..].to_vec()),
@@ -308,7 +309,8 @@ impl Setup {
         let users = match self.load.demand {
             Demand::Busy(users) | Demand::Pausing(users) => Users::Closed {
                 users,
-                // Starting all users at once would cause a burst of connections that might outlast the warm-up.
+                // Starting all users at once would cause a burst of connections that could take longer than the
+                // warm-up.
                 start_interval: self.warm_up / 4 / users.max(1),
                 steps: Vec::new(),
             },
@@ -329,9 +331,9 @@ impl Setup {
             connect_timeout: self.timeout,
             warm_up: self.warm_up,
             limit: Limit::Time(self.duration),
-            // A request that is still waiting at the end of the drain is counted with its wait so far.
+            // A request that has no response at the end of the drain is counted, with its waiting time until then.
             drain: self.timeout.min(self.duration / 3).min(LONGEST_DRAIN),
-            // As loose as the path's limits: such a lag does not change a rate over the whole window.
+            // The limit is as loose as the path's limits: such a lag does not change a rate over the whole window.
             send_lag: self.duration / 50,
             seed,
             sockets: SocketOptions {
@@ -358,7 +360,7 @@ pub enum How {
     Squeezed,
 }
 
-/// Multiplies and rounds a large number, and returns the applied factor.
+/// Multiplies a large number by a factor and rounds it. Returns the applied factor.
 fn scaled(value: &mut u64, factor: f64) -> Result<f64, String> {
     let before = *value as f64;
     *value = (before * factor).round() as u64;
@@ -368,7 +370,7 @@ fn scaled(value: &mut u64, factor: f64) -> Result<f64, String> {
     }
 }
 
-/// Multiplies a small number, changes it by at least one, and returns the applied factor.
+/// Multiplies a small number by a factor, but changes it by at least one. Returns the applied factor.
 fn whole(value: &mut u32, factor: f64) -> Result<f64, String> {
     let before = *value;
     let wanted = (f64::from(before) * factor).round() as u32;
@@ -382,7 +384,7 @@ fn whole(value: &mut u32, factor: f64) -> Result<f64, String> {
     }
 }
 
-/// Multiplies the rates of both directions; `None` if neither direction has a rate.
+/// Multiplies the rates of both directions. Returns `None` if neither direction has a rate.
 fn vary_rates(directions: [&mut DirectionProfile; 2], factor: f64) -> Option<f64> {
     let mut applied = None;
     for direction in directions {

@@ -1,4 +1,4 @@
-//! Extracts the signals of a trial for the verdict, from the readings of the probes, the path and the clients.
+//! Extracts the signals of a trial for the verdict from the measurements of the probes, the path and the clients.
 //!
 //! The module `host_signals` extracts the host's signals. Figures that were not measured are absent.
 
@@ -12,17 +12,17 @@ use super::setup::{Demand, Setup};
 use crate::host_signals::{self, KnownLimits, share};
 use fathometer_lab::trial::Measured;
 
-/// If the generator is busy for more than this share of its time, it is the bottleneck.
+/// The share of busy time above which the generator is the bottleneck.
 const GENERATOR_BUSY: f64 = 0.85;
 
-/// A machine has spare capacity if at least this share of its CPU time is idle.
+/// The share of idle CPU time from which a machine has spare capacity.
 const SPARE: f64 = 0.05;
-/// A host that used at least this share of its quota was not starved.
+/// The share of its CPU quota from which a host was not starved.
 const USED_UP: f64 = 0.9;
-/// A host that waits for a processor or a disk for more than this share of the time competes with other programs.
+/// The share of time waiting for a processor or a disk above which a host competes with other programs.
 const WAITED: f64 = 0.25;
 
-/// A disk that is busy for more than this share of the time delays its users.
+/// The share of busy time above which a disk delays its users.
 const DISK_BUSY: f64 = 0.5;
 
 /// Returns the observation of a trial.
@@ -93,8 +93,8 @@ fn known_limits(setup: &Setup) -> KnownLimits {
     }
 }
 
-/// The reason why the host did not get its CPU quota: it waited for processors although it had not used up the quota, and
-/// the machine had no spare capacity. `None` if the host got its quota.
+/// Returns the reason why the host did not get its CPU quota: it waited for processors although its quota was not used
+/// up, and the machine had no spare capacity. Returns `None` if the host got its quota.
 fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
     let step = measured.samples.between(measured.from, measured.to)?;
     let spare = step.change.system.as_ref()?.spare()?;
@@ -103,8 +103,9 @@ fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
     let waited = signals.cpu_pressure? - throttled;
     (spare < SPARE && used < USED_UP && waited > WAITED).then(|| {
         format!(
-            "the machine had no processor time left for the host: it was idle for {:.0} % (limit {:.0} %) while the \
-             host got {:.0} % of its quota and waited; other programs, the generator or the path used the rest",
+            "the machine had no CPU time left for the host: the machine was idle for {:.0} % (limit {:.0} %) while \
+             the host got {:.0} % of its quota and waited; other programs, the generator or the path used the \
+             remaining CPU time",
             100.0 * spare,
             100.0 * SPARE,
             100.0 * used
@@ -112,8 +113,8 @@ fn starved(measured: &Measured, signals: &Signals) -> Option<String> {
     })
 }
 
-/// The reason why the host could not use its disk limit: it waited for a disk that other programs kept busy. `None` if the
-/// host could use the limit, or if that is unknown.
+/// Returns the reason why the host could not use its disk limit: it waited for a disk that was busy with other
+/// programs. Returns `None` if the host could use the limit, or if this is unknown.
 fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Option<String> {
     let step = measured.samples.between(measured.from, measured.to)?;
     let own = step.change.groups.first()?.as_ref()?.disk?;
@@ -132,8 +133,8 @@ fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Opt
     let (busy, waited) = (signals.disk_busy?, signals.io_pressure?);
     (others > own.reads && busy > DISK_BUSY && used < USED_UP && waited > WAITED).then(|| {
         format!(
-            "other programs of this machine used the disk: it was busy for {:.0} % (limit {:.0} %) while the host \
-             got {:.0} % of its quota and waited",
+            "other programs of this machine used the disk: the disk was busy for {:.0} % (limit {:.0} %) while the \
+             host got {:.0} % of its quota and waited",
             100.0 * busy,
             100.0 * DISK_BUSY,
             100.0 * used
@@ -141,7 +142,7 @@ fn starved_of_disk(setup: &Setup, measured: &Measured, signals: &Signals) -> Opt
     })
 }
 
-/// The signals of the clients and the generator.
+/// Returns the signals of the clients and the generator.
 fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
     let window = &measured.result.measured;
     let counts = &window.counts;
@@ -163,7 +164,7 @@ fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
         send_lag_p99: latency.send_lag.quantile(0.99),
         generator_busy: workers.iter().map(|worker| worker.busy).reduce(f64::max),
         concurrency: Some(match setup.load.demand {
-            // A user that is still connecting when the window ends waits too, although it has no latency yet.
+            // A user who is still connecting when the window ends counts as waiting, but has no latency yet.
             Demand::Busy(users) => f64::from(users),
             Demand::Pausing(_) | Demand::Rate(_) => latency.corrected.sum().as_secs_f64() / seconds,
         }),
@@ -181,7 +182,7 @@ fn of_clients(setup: &Setup, measured: &Measured) -> Signals {
     }
 }
 
-/// The transfer rate of responses after their first byte, relative to one receive window per round trip. The
+/// Returns the transfer rate of responses after their first byte, relative to one receive window per round trip. The
 /// first window arrives together with the first byte.
 fn rate_of_window(setup: &Setup, window: &Window, transfer: &Distribution) -> Option<f64> {
     let size = f64::from(setup.window?);
@@ -192,7 +193,7 @@ fn rate_of_window(setup: &Setup, window: &Window, transfer: &Distribution) -> Op
     (each > 2.0 * size && share.is_finite()).then_some(share.min(1.0))
 }
 
-/// The signals of the path.
+/// Adds the signals of the path.
 fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
     let result = &measured.result;
     let window = result.measured.duration;
@@ -204,7 +205,7 @@ fn of_path(signals: &mut Signals, setup: &Setup, measured: &Measured) {
         .iter()
         .filter_map(|direction| direction.drops.get("queue-full"))
         .sum::<u64>();
-    // The path counts drops from its start, including the warm-up.
+    // The path counts drops from the start of the trial, which includes the warm-up.
     let whole = result.setup.warm_up + window;
     signals.queue_drops_per_s = Some(drops as f64 / whole.as_secs_f64());
 }

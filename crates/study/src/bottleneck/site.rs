@@ -1,4 +1,4 @@
-//! The site to request: a workload's site, which is written to a temporary folder, or an existing folder.
+//! The site that is requested: an existing folder, or a workload's site, which is written to a temporary folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,18 +19,18 @@ pub struct SiteOnDisk {
     pub name: String,
     /// The requests.
     pub plan: Arc<Plan>,
-    /// The folder with its files.
+    /// The folder with the site's files.
     pub folder: PathBuf,
-    /// The total size of its files, in bytes.
+    /// The total size of the site's files, in bytes.
     pub size: Bytes,
     /// Notes about the workload for the user.
     pub notes: Vec<String>,
-    // The temporary folder, removed when the site is dropped.
+    // The temporary folder. It is removed when the site is dropped.
     _scratch: Option<Scratch>,
 }
 
 impl SiteOnDisk {
-    /// The folder of this name if it exists, otherwise the workload of this name.
+    /// Loads the folder of this name if it exists, otherwise the workload of this name.
     pub fn of(name: &str, seed: Seed) -> Result<SiteOnDisk, SearchError> {
         let path = Path::new(name);
         if path.is_dir() {
@@ -42,7 +42,7 @@ impl SiteOnDisk {
         SiteOnDisk::write(name, &site, loaded.into_plan(), notes)
     }
 
-    /// A site of `count` files of `bytes` bytes each, which are requested with equal probability.
+    /// Creates a site of `count` files of `bytes` bytes each. All files are requested with equal probability.
     pub fn alike(count: u32, bytes: u64, seed: Seed) -> Result<SiteOnDisk, SearchError> {
         let lines: String = (0..count)
             .map(|n| format!("/file{n}.bin 1 #{bytes}\n"))
@@ -60,7 +60,7 @@ impl SiteOnDisk {
         notes: Vec<String>,
     ) -> Result<SiteOnDisk, SearchError> {
         let scratch = Scratch::new()?;
-        // The site is in a subfolder, so that a server's own files can be outside the site.
+        // The site is in a subfolder, so that the server's own files are outside the site.
         let folder = scratch.path().join("site");
         site_folder::write_for_servers(site, &folder)?;
         Ok(SiteOnDisk {
@@ -73,7 +73,7 @@ impl SiteOnDisk {
         })
     }
 
-    /// The site in a folder: every file is a page, and all pages are requested with equal probability.
+    /// Loads a site from a folder: every file is a page, and all pages are requested with equal probability.
     fn folder(name: &str, path: &Path) -> Result<SiteOnDisk, SearchError> {
         let site = site_folder::read(path)?;
         let targets: Vec<Target> = site

@@ -1,9 +1,8 @@
-//! A server with a known fault, for the self-test: each request waits, uses CPU time, or waits for a lock; or
+//! A server with a known fault, for the self-test. Each request waits, uses CPU time, or waits for a lock, or
 //! connections are accepted only at intervals.
 //!
-//! Each connection has its own thread, so that only the fault limits concurrency, unless a maximum number of
-//! connections is given. The server uses the protocol code of the embedded origin. Files are read before the first
-//! request.
+//! Each connection has its own thread. So only the fault and the optional maximum number of connections limit
+//! concurrency. The server uses the protocol code of the embedded origin. Files are read before the first request.
 
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -23,20 +22,20 @@ use fathometer_files::site_folder;
 use fathometer_lab::server;
 use fathometer_lab::server::definition::Definition;
 
-/// The fault of every request, or of every connection.
+/// A fault of every request, or of every connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The request waits, in parallel with others.
+    /// Each request waits, in parallel with other requests.
     Sleep(Duration),
-    /// The request waits while it holds a lock.
+    /// Each request waits while it has locked a common mutex.
     Lock(Duration),
-    /// The request uses CPU time on the thread of its connection: this number of rounds of a mixing function,
-    /// each of some nanoseconds.
+    /// Each request uses CPU time on the thread of its connection: this number of rounds of a mixing function, each of
+    /// some nanoseconds.
     Work(u64),
-    /// The request uses CPU time as with `Work`, but on a single thread for all requests.
+    /// Each request uses CPU time like `Work`, but on a single thread for all requests.
     Serial(u64),
-    /// All pending connections are accepted together at intervals of this length, as by an event loop that does other work
-    /// in between.
+    /// All pending connections are accepted together at intervals of this length, as in an event loop with other work
+    /// between two calls of `accept`.
     Accept(Duration),
 }
 
@@ -45,11 +44,11 @@ pub enum Fault {
 pub struct Faults {
     /// The fault.
     pub fault: Fault,
-    /// The maximum number of connections served at a time; further connections are not accepted.
+    /// The maximum number of connections that are served at a time. Further connections are not accepted.
     pub connections: Option<usize>,
 }
 
-/// `sleep=5ms`, `lock=5ms`, `work=100000`, `serial=100000` or `accept=5ms`, optionally followed by
+/// Parses `sleep=5ms`, `lock=5ms`, `work=100000`, `serial=100000` or `accept=5ms`, optionally followed by
 /// `,connections=4`.
 impl FromStr for Faults {
     type Err = String;
@@ -105,7 +104,7 @@ pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), S
             let stream = listener.next()?;
             let service = &service;
             scope.spawn(move || {
-                // A broken connection affects only its client.
+                // An error on a connection affects only its client.
                 let _ = service.converse(stream);
                 drop(place);
             });
@@ -113,10 +112,10 @@ pub fn serve(faults: Faults, address: SocketAddr, folder: &Path) -> Result<(), S
     })
 }
 
-/// The listener, with the accept fault.
+/// A listener with the accept fault.
 struct FaultyListener {
     listener: TcpListener,
-    /// The pause when no connection is pending; `None` if accept blocks instead.
+    /// The pause when no connection is pending. With `None`, `accept` blocks instead.
     away: Option<Duration>,
 }
 
@@ -159,7 +158,7 @@ struct Service {
     clock: Clock,
 }
 
-/// The number of rounds, and the channel that reports their completion.
+/// A job: the number of rounds, and the channel that reports their completion.
 type Job = (u64, SyncSender<()>);
 
 impl Service {
@@ -202,7 +201,7 @@ impl Service {
 
     fn suffer(&self) {
         match self.fault {
-            // This fault was applied when the connection was accepted.
+            // This fault was already applied when the connection was accepted.
             Fault::Accept(_) => {}
             Fault::Sleep(time) => std::thread::sleep(time),
             Fault::Lock(time) => {
@@ -212,7 +211,7 @@ impl Service {
             Fault::Work(rounds) => mix(rounds),
             Fault::Serial(rounds) => {
                 let (sender, result) = sync_channel(1);
-                // The thread that runs the jobs exits with the program.
+                // The thread of the jobs runs until the program exits.
                 if self.jobs.send((rounds, sender)).is_ok() {
                     let _ = result.recv();
                 }
@@ -228,7 +227,7 @@ fn do_jobs(queue: &Receiver<Job>) {
     }
 }
 
-/// Uses CPU time.
+/// Uses CPU time for this number of rounds.
 fn mix(rounds: u64) {
     let mut word = Seed(rounds);
     for round in 0..rounds {
@@ -237,11 +236,11 @@ fn mix(rounds: u64) {
     std::hint::black_box(word);
 }
 
-/// The number of further connections that may be served.
+/// The number of free slots for connections.
 #[derive(Clone)]
 struct Places(Arc<(Mutex<usize>, Condvar)>);
 
-/// A slot for a connection, which is free again when this is dropped.
+/// A slot for a connection. Dropping it frees the slot.
 struct Place(Places);
 
 impl Places {
@@ -313,7 +312,7 @@ mod tests {
         let address = listener.listener.local_addr().unwrap();
         let clients: Vec<_> = (0..3).map(|_| TcpStream::connect(address)).collect();
         for client in clients {
-            // Check that this is the client's connection, and that it blocks until data arrive.
+            // Check that this is the client's connection, and that it is in blocking mode.
             let mut client = client.unwrap();
             let mut accepted = listener.next().unwrap();
             assert_eq!(accepted.peer_addr().unwrap(), client.local_addr().unwrap());
@@ -324,7 +323,7 @@ mod tests {
             listener.listener.accept().is_err(),
             "no other connection is pending"
         );
-        // A later connection is accepted at the next check.
+        // A connection that arrives later is accepted at the next check.
         std::thread::scope(|scope| {
             let late = scope.spawn(move || TcpStream::connect(address).unwrap());
             let accepted = listener.next().unwrap();

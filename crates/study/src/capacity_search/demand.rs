@@ -26,9 +26,9 @@ pub enum Demand {
     Rate {
         /// The arrival process.
         arrivals: ArrivalProcess,
-        /// The maximum number of connections at first.
+        /// The maximum number of connections at the start of the search.
         connections: u32,
-        /// The maximum number of connections if exchanges wait for a free connection.
+        /// The limit to which the maximum number of connections may grow, if exchanges wait for a free connection.
         most_connections: u32,
     },
     /// Closed-loop users without pauses.
@@ -38,12 +38,12 @@ pub enum Demand {
 }
 
 impl Demand {
-    /// Whether loads are numbers of users, which are integers.
+    /// Whether a load is a number of users, which is an integer.
     pub fn is_users(self) -> bool {
         !matches!(self, Demand::Rate { .. })
     }
 
-    /// The kind of load in words.
+    /// Describes the kind of load in words.
     pub fn describe(self) -> String {
         match self {
             Demand::Rate {
@@ -64,7 +64,7 @@ impl Demand {
         }
     }
 
-    /// The users of a trial.
+    /// Returns the users of a trial.
     pub(super) fn users(
         self,
         load: f64,
@@ -89,7 +89,7 @@ impl Demand {
             Demand::Users => Users::closed(load as u32),
             Demand::UserEquivalents => Users::Closed {
                 users: load as u32,
-                // All users have started before the measured window begins.
+                // All users start before the measured window begins.
                 start_interval: warm_up / (load as u32).max(1),
                 steps: Vec::new(),
             },

@@ -1,5 +1,5 @@
-//! Waits between two trials until the server's queues are empty, by sending single requests: requests of a trial that are
-//! still queued must not affect the next trial.
+//! Waits between two trials until the server's queues are empty. Single requests show this: queued requests of a trial
+//! must not affect the next trial.
 
 use std::thread;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use fathometer_sys::stderr::say;
 
 use super::trials::{Subject, Trials};
 
-/// The number of exchanges of a test for an idle server.
+/// The number of single requests in one idle test.
 const IDLE_EXCHANGES: u64 = 4;
-/// The longest time after an overload until single requests are as fast as at the start.
+/// The longest wait after an overload until single requests are as fast as at the start.
 const RECOVERY: Duration = Duration::from_secs(60);
-/// The longest time until a single request succeeds, in addition to a timeout, if the server does not accept connections. A
-/// server that accepts connections has [`RECOVERY`]: its queue may be full of requests that their clients have given up.
+/// The longest wait, in addition to a timeout, for a server that accepts no connections. For a server that accepts
+/// connections, the limit is [`RECOVERY`]: its queue may be full of requests whose clients have timed out.
 const SILENCE: Duration = Duration::from_secs(5);
-/// The time between two tests while no request succeeds.
+/// The pause between two tests if no request succeeded.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The result of a few single requests.
 pub(super) struct SingleRequests {
-    /// The median latency and the mean size of the responses' content; `None` if no request succeeded.
+    /// The median latency, and the mean size of the responses' content. `None` if no request succeeded.
     pub(super) answer: Option<(Duration, Bytes)>,
     /// Whether the server accepted a connection.
     pub(super) connected: bool,
 }
 
 impl<S: Subject> Trials<'_, S> {
-    /// Sends single requests until their latency is about as short as that of the idle server, so that the server's queues
-    /// are empty when the next trial begins. The connections of the last trial are already closed. Returns false if the
-    /// server answers no request within [`SILENCE`], or within [`RECOVERY`] if it accepts connections.
+    /// Sends single requests until their latency is about as short as on the idle server, so that the server's queues
+    /// are empty when the next trial begins. The connections of the last trial are already closed. Returns false if no
+    /// request succeeds within [`SILENCE`], or within [`RECOVERY`] if the server accepts connections.
     pub(super) fn wait_until_idle(&self) -> Result<bool, S::Error> {
         let Some(idle) = self.idle else {
             return Ok(true);
@@ -66,7 +66,7 @@ impl<S: Subject> Trials<'_, S> {
         Ok(true)
     }
 
-    /// Sends a few requests, one after another.
+    /// Sends a few single requests, one after another.
     pub(super) fn single_requests(&self) -> Result<SingleRequests, S::Error> {
         let options = Options {
             users: Users::closed(1),

@@ -1,9 +1,9 @@
 //! A capacity search on sockets: the load engine applies the trials that a [`Search`] requests to a server.
 //!
-//! `fathometer capacity` and capacity studies both search with [`run`]. They differ in the [`Subject`]: how the server is
-//! reached, and what else is measured during a trial. `trials` applies a trial, `idle` waits until the server's queues are
-//! empty, `seen` counts exchanges for each SLO, and `demand` defines the kind of load. [`output`] prints the result of a
-//! search, and [`socket_self_test`] searches servers whose capacity is known.
+//! `fathometer capacity` and capacity studies both search with [`run`]. They differ in the [`Subject`], which defines
+//! the access to the server and the additional measurements during a trial. `trials` applies a trial, `idle` waits
+//! until the server's queues are empty, `seen` counts exchanges for each SLO, and `demand` defines the kind of load.
+//! [`output`] prints the result of a search, and [`socket_self_test`] searches servers whose capacity is known.
 
 mod calibration;
 mod demand;
@@ -24,10 +24,10 @@ pub use self::trials::{Subject, Trials};
 
 use self::trials::Applied;
 
-/// The reason for the end of a search whose server answers no more requests.
+/// The reason why a search ends if the server does not answer any more.
 pub const SILENT: &str = "the server stopped answering";
 
-/// The number of connections of an open loop: at first, and the maximum.
+/// The number of connections of an open loop: the initial number, and the maximum.
 pub const CONNECTIONS: (u32, u32) = (512, 8192);
 
 /// An event of a search.
@@ -47,11 +47,11 @@ pub enum Step<'a> {
 pub struct Ended {
     /// The result of the search.
     pub outcome: Outcome,
-    /// Whether the search ended because the server answered no more requests.
+    /// Whether the search ended because the server did not answer any more.
     pub is_silent: bool,
 }
 
-/// Runs trials until the search has its answer, its budget is spent, the server answers no more requests, or the user
+/// Runs trials until the search has its answer, its budget is used up, the server does not answer any more, or the user
 /// interrupts the search. Each event is passed to `watch`.
 ///
 /// # Errors
@@ -89,7 +89,7 @@ pub fn run<S: Subject>(
     })
 }
 
-/// The default timeout of an exchange: ten times the largest latency limit, from 1 s to 300 s.
+/// Returns the default timeout of an exchange: ten times the largest latency limit, but at least 1 s and at most 300 s.
 pub fn timeout(slos: &[SloLimit]) -> Duration {
     let limits = slos.iter().filter_map(|slo| slo.limit);
     Duration::from_secs_f64((10.0 * limits.fold(0.0, f64::max)).clamp(1.0, 300.0))

@@ -1,4 +1,5 @@
-//! The server of a calibration: this program's origin, with the protocol and the response size of the server under test.
+//! The server of a calibration: this program's origin. It has the protocol and the response size of the server under
+//! test.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
@@ -8,7 +9,7 @@ use fathometer_files::scratch::Scratch;
 use fathometer_model::Bytes;
 use fathometer_sys::sched;
 
-/// The maximum length of the name of the origin's file, because of limits of file systems.
+/// The maximum length of the name of the origin's file. File systems limit this length.
 const LONGEST_NAME: usize = 200;
 
 /// The settings of the origin.
@@ -18,17 +19,18 @@ pub struct OriginOptions<'a> {
     pub is_secure: bool,
     /// Whether connections use QUIC.
     pub is_over_quic: bool,
-    /// The workload whose site the origin serves; `None` to serve a single file.
+    /// The workload whose site the origin serves; `None` for a single file.
     pub workload: Option<&'a str>,
     /// The seed of the workload.
     pub seed: u64,
-    /// The URL of the file at the server under test: the request to the origin has the same length.
+    /// The URL of the file at the server under test. The request to the origin has the same length as a request for
+    /// this URL.
     pub url: &'a str,
     /// The size of the file.
     pub response: Bytes,
 }
 
-/// Why the origin does not start.
+/// The reason why the origin does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum OriginError {
     /// A program or a file cannot be used.
@@ -41,10 +43,10 @@ pub enum OriginError {
     NotListening,
 }
 
-/// `fathometer serve` on a free port, killed when dropped.
+/// A process of `fathometer serve` on a free port. Dropping the value kills the process.
 pub struct OwnOrigin {
     child: Child,
-    /// The pipe from which the line with the address is read. It stays open until the origin exits.
+    /// The pipe from which the line with the address is read. It is open until the origin exits.
     output: BufReader<ChildStdout>,
     /// The URL of requests to the origin.
     pub url: String,
@@ -58,7 +60,7 @@ impl OwnOrigin {
     /// If the program cannot be started, or does not listen.
     pub fn start(options: OriginOptions<'_>) -> Result<OwnOrigin, OriginError> {
         let mut command = Command::new(std::env::current_exe()?);
-        // The generator has the other half of the processors.
+        // The generator uses the other half of the processors.
         let threads = sched::processors().map_or(1, |processors| processors.len().div_ceil(2));
         command
             .args(["serve", "--listen", "127.0.0.1:0", "--threads"])
@@ -75,7 +77,7 @@ impl OwnOrigin {
                 (None, String::new())
             }
             None => {
-                // The request is as long as a request to the server under test.
+                // The request has the same length as a request to the server under test.
                 let path = options.url.splitn(4, '/').nth(3).map_or(0, str::len);
                 let name = "x".repeat(path.clamp(1, LONGEST_NAME));
                 let folder = with_file(&name, options.response)?;
@@ -113,7 +115,7 @@ impl Drop for OwnOrigin {
     }
 }
 
-/// A folder with one file.
+/// Creates a folder with one file.
 fn with_file(name: &str, size: Bytes) -> io::Result<Scratch> {
     let folder = Scratch::new()?;
     let content = vec![b'x'; size.0.min(MOST_CONTENT) as usize];
@@ -121,5 +123,5 @@ fn with_file(name: &str, size: Bytes) -> io::Result<Scratch> {
     Ok(folder)
 }
 
-/// The largest content of the origin's file.
+/// The maximum size of the origin's file, in bytes.
 const MOST_CONTENT: u64 = 64 << 20;

@@ -1,4 +1,4 @@
-//! The counts of a trial for each SLO, from the rows of its exchanges.
+//! Counts the exchanges of a trial for each SLO, from the rows of its exchanges.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,19 +16,19 @@ pub struct Seen {
     served: Vec<Served>,
 }
 
-/// Counts of the exchanges that had a connection, with latencies from the instant at which the connection was available, and
-/// of all exchanges.
+/// Counts of the exchanges that had a connection, and of all exchanges. The latency of an exchange with a connection
+/// counts from the instant at which the connection was available.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Served {
     all: u64,
     bad: u64,
-    /// The number of bad exchanges, with or without a connection, by latencies from the planned instants.
+    /// The number of bad exchanges, with or without a connection. Their latency counts from the planned instant.
     broken: u64,
     planned: u64,
 }
 
 impl Served {
-    /// Whether the SLO is violated, and only because exchanges waited for a connection.
+    /// Whether the SLO is violated only because exchanges waited for a connection.
     fn is_short_of_connections(&self, share: f64) -> bool {
         let of = |bad: u64, all: u64| bad as f64 / (all as f64).max(1.0);
         self.all > 0 && of(self.broken, self.planned) > share && of(self.bad, self.all) <= share
@@ -36,7 +36,7 @@ impl Served {
 }
 
 impl Seen {
-    /// The counts at the start of a trial.
+    /// Returns the counts at the start of a trial.
     pub fn new(slos: &Arc<[SloLimit]>) -> Seen {
         Seen {
             slos: Arc::clone(slos),
@@ -45,15 +45,16 @@ impl Seen {
         }
     }
 
-    /// Whether an SLO is violated only because exchanges waited for a free connection: without this wait, the exchanges with a
-    /// connection meet the SLO. Such a trial is no evidence about the server, because more connections would change its result.
+    /// Whether an SLO is violated only because exchanges waited for a free connection: without this wait, the exchanges
+    /// with a connection meet the SLO. Such a trial is no evidence about the server, because more connections would
+    /// change its result.
     pub fn is_short_of_connections(&self) -> bool {
         let mut each = self.slos.iter().zip(&self.served);
         each.any(|(slo, served)| served.is_short_of_connections(slo.share))
     }
 
     fn record(&mut self, row: &ExchangeRow) {
-        // The retry of an exchange has its own row, with the same planned instant.
+        // A retry of an exchange has a separate row with the same planned instant.
         if row.phase != TestPhase::Measured || matches!(row.outcome, ExchangeOutcome::Retried(_)) {
             return;
         }
@@ -72,15 +73,15 @@ impl Seen {
             served.broken += u64::from(slo.is_bad(latency, failed));
             if had_connection {
                 served.all += 1;
-                // A timeout counts from the planned instant: most of that time may have been the wait for a connection.
+                // A timeout counts from the planned instant. Most of this time may have been the wait for a connection.
                 let in_time = timed_out && own < latency / 2.0;
                 served.bad += u64::from(slo.is_bad(own, failed && !in_time));
             }
         }
     }
 
-    /// The trial so far. Planned exchanges that are not finished count as bad: when a slot is evaluated, they have already
-    /// lasted longer than the limit.
+    /// Returns the counts of the trial until now. Planned exchanges that are not finished count as bad: when a slot is
+    /// evaluated, their latency already exceeds the limit.
     pub fn so_far(&self, planned: &[u32], seconds: f64, timeout: Duration) -> TrialSoFar {
         let mut so_far = TrialSoFar::new(0, timeout.as_secs_f64());
         so_far.seconds = seconds;
@@ -104,10 +105,10 @@ impl Seen {
     }
 }
 
-/// The number of planned exchanges of each slot that are not finished.
+/// Returns the number of planned exchanges of each slot that are not finished.
 ///
-/// The engine may count an exchange in the slot before or after the slot of its planned instant. Therefore a deficit of a
-/// slot is ignored if later slots have a surplus that compensates it.
+/// The engine may count an exchange in a neighbouring slot of its planned instant. Therefore a surplus of later slots
+/// compensates a deficit of a slot.
 fn missing(planned: &[u32], ended: &[u32]) -> Vec<u32> {
     let mut deficit = 0;
     let mut deficits: Vec<i64> = (0..planned.len().max(ended.len()))
@@ -131,7 +132,7 @@ fn missing(planned: &[u32], ended: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// The recorder that passes the rows of a trial to [`Seen`].
+/// A recorder that passes the rows of a trial to [`Seen`].
 pub struct SeenRecorder(pub Arc<Mutex<Seen>>);
 
 impl Recorder for SeenRecorder {

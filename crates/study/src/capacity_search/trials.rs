@@ -1,4 +1,4 @@
-//! Trials on sockets: the load engine as the driver of a search.
+//! Runs the trials of a search on sockets, with the load engine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,31 +18,31 @@ use super::CONNECTIONS;
 use super::demand::Demand;
 use super::seen::{Seen, SeenRecorder, lock};
 
-/// The longest time from an interval's report until the recorder has the rows of the interval.
+/// The longest time after an interval's report until the recorder has received all rows of the interval.
 const MARGIN: Duration = Duration::from_millis(200);
-/// The number of intervals between two looks at a trial.
+/// The number of intervals between two evaluations of a trial.
 const LOOK: u32 = 5;
-/// The largest send lag of a valid trial, as a share of the shortest latency limit, and its upper bound.
+/// The largest send lag of a valid trial, as a fraction of the shortest latency limit, and the absolute maximum.
 const SEND_LAG: f64 = 0.05;
 const LONGEST_SEND_LAG: Duration = Duration::from_millis(5);
 
-/// The factor by which the number of connections grows after a trial with too few.
+/// The factor by which the number of connections grows after a trial with too few connections.
 const MORE_CONNECTIONS: u32 = 4;
 
-/// The server to which trials are applied, and how it is reached.
+/// The server to which trials are applied, and the access to this server.
 pub trait Subject {
-    /// Why a trial cannot run.
+    /// The reason why a trial cannot run.
     type Error: From<LoadError> + From<RateError>;
 
-    /// The engine's options. Each trial sets the users, the warm-up, the length, the interval and the recorder, and
-    /// raises the limit of the send lag.
+    /// Returns the engine's options. Each trial sets the users, the warm-up, the length, the interval and the recorder,
+    /// and raises the limit of the send lag.
     ///
     /// # Errors
-    /// If the options cannot be made.
+    /// If the options are not available.
     fn options(&self) -> Result<Options, Self::Error>;
 
-    /// Applies the load of a trial until `stop` returns true, or the trial has its full length. Other measurements during
-    /// the trial become part of the result.
+    /// Applies the load of a trial until `stop` returns true, or until the trial has its full length. Other
+    /// measurements during the trial are added to the result.
     ///
     /// # Errors
     /// If the trial cannot run.
@@ -62,7 +62,7 @@ pub(super) enum Applied {
     Complete,
     /// The user interrupted the trial.
     Interrupted,
-    /// The trial did not begin, because the server answers no request.
+    /// The trial did not begin, because the server does not answer.
     Silent,
 }
 
@@ -78,7 +78,7 @@ pub struct Trials<'a, S> {
     pub(super) idle: Option<Duration>,
     /// The rate above which a trial is INVALID, and the reason.
     rate_limit: Option<(f64, String)>,
-    /// The largest number of users or connections that the limit of open files allows.
+    /// The maximum number of users or connections within the limit of open files.
     most_by_open_files: Option<u32>,
     /// The probes' signals of each valid trial of the search.
     probed: Vec<Probed>,
@@ -120,16 +120,16 @@ impl<'a, S: Subject> Trials<'a, S> {
         }
     }
 
-    /// Makes trials INVALID, for this reason, if they complete more exchanges per second than `rate`. Needed for loads that
-    /// are not rates.
+    /// Makes a trial INVALID, for this reason, if it completes more exchanges per second than `rate`. Required for
+    /// loads that are not rates.
     pub fn limit_rate(&mut self, rate: f64, reason: String) {
         self.rate_limit = Some((rate, reason));
     }
 
-    /// Limits the connections of an open loop, or the users of a search, to the number that the limit of open files allows.
+    /// Limits the connections of an open loop, or the users of a search, according to the limit of open files.
     ///
     /// # Errors
-    /// If the options cannot be made.
+    /// If the options are not available.
     pub fn limit_to_open_files(&mut self, search: &mut Search) -> Result<(), S::Error> {
         let users = self.demand.users(1.0, Duration::ZERO, self.seed)?;
         let options = Options {
@@ -147,7 +147,8 @@ impl<'a, S: Subject> Trials<'a, S> {
                 *connections = most.min(*connections);
                 *most_connections = most.min(*most_connections);
             }
-            // A number of connections that the user has set is not changed: a trial fails if the limit is too low for it.
+            // A number of connections that the user has set is not changed. A trial fails if the limit of open files is
+            // too low for it.
             Demand::Rate { .. } => {}
             Demand::Users | Demand::UserEquivalents => search.set_generator_limit(
                 most.into(),
@@ -160,7 +161,7 @@ impl<'a, S: Subject> Trials<'a, S> {
         Ok(())
     }
 
-    /// The number of connections with which the generator is calibrated.
+    /// Returns the number of connections for the calibration of the generator.
     pub fn calibration_connections(&self) -> u32 {
         match self.demand {
             Demand::Rate { connections, .. } => connections,
@@ -170,8 +171,8 @@ impl<'a, S: Subject> Trials<'a, S> {
         }
     }
 
-    /// Measures the latency of single requests to the idle server, and returns the mean size of the responses' content;
-    /// `None` if no request succeeds.
+    /// Measures the latency of single requests to the idle server. Returns the mean size of the responses' content;
+    /// `None` if no request succeeded.
     ///
     /// # Errors
     /// If the requests cannot be sent.
@@ -186,8 +187,8 @@ impl<'a, S: Subject> Trials<'a, S> {
         &self.subject
     }
 
-    /// The resource that was exhausted first between the two ends of each SLO's interval; `None` without an interval or without
-    /// probes. If several trials have the same load, the longest trial is used.
+    /// Returns the resource that was exhausted first between the two ends of each SLO's interval; `None` without an
+    /// interval or without probes. If several trials have the same load, the longest trial is used.
     pub fn gave_out(&self, outcome: &Outcome) -> Vec<Option<GaveOut>> {
         let at = |load: f64| {
             let same = self.probed.iter().filter(|probed| probed.load == load);
@@ -234,7 +235,7 @@ impl<'a, S: Subject> Trials<'a, S> {
         Ok(Applied::Complete)
     }
 
-    /// Applies a load for `warm_up` seconds, and then until `stop` returns true, at most `longest` seconds.
+    /// Applies a load for `warm_up` seconds, and then until `stop` returns true, but for at most `longest` seconds.
     ///
     /// # Errors
     /// If the load cannot be applied.
@@ -269,7 +270,7 @@ impl<'a, S: Subject> Trials<'a, S> {
             users,
             warm_up,
             limit: Limit::Time(Duration::from_secs_f64(longest)),
-            // Exchanges that are not finished within the longest limit are bad in any case.
+            // Every exchange that is not finished within the longest limit is bad.
             drain: Duration::from_secs_f64(self.longest_limit(timeout)),
             interval: Duration::from_secs_f64(SLOT),
             send_lag,
@@ -318,7 +319,7 @@ impl<'a, S: Subject> Trials<'a, S> {
         Ok((so_far, ending, result))
     }
 
-    /// Makes a trial with too few connections INVALID, and increases the number of connections for the next trial.
+    /// Makes a trial with too few connections INVALID, and increases the number of connections of the next trial.
     fn add_connections(&mut self, ending: &mut Ending) {
         let Demand::Rate {
             connections,
@@ -334,7 +335,7 @@ impl<'a, S: Subject> Trials<'a, S> {
             .min(*most_connections)
             .max(had);
         let is_last = *connections == had;
-        // A trial with more connections may be repeated as often as a trial with noise.
+        // A trial with too few connections may be repeated as often as a trial with noise.
         ending.is_noise = !is_last && (ending.is_noise || ending.invalid.is_empty());
         ending.invalid.push(match is_last {
             true => {
@@ -353,7 +354,7 @@ impl<'a, S: Subject> Trials<'a, S> {
         });
     }
 
-    /// The rate at which this number of closed-loop users completes exchanges, per second.
+    /// Returns the number of exchanges per second that this number of closed-loop users completes.
     ///
     /// # Errors
     /// If the load cannot be applied.
@@ -368,8 +369,8 @@ impl<'a, S: Subject> Trials<'a, S> {
         Ok(ending(&result).achieved.unwrap_or_default())
     }
 
-    /// The largest send lag of a valid trial. Latency counts from the planned instant and includes the send lag, so that the
-    /// lag never favours the server.
+    /// Returns the largest send lag of a valid trial. Latency counts from the planned instant, so it includes the send
+    /// lag: a lag cannot make the server appear faster.
     fn send_lag(&self) -> Duration {
         let limits = self.slos.iter().filter_map(|slo| slo.limit);
         let shortest = limits.fold(f64::INFINITY, f64::min);

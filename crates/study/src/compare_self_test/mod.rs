@@ -1,9 +1,9 @@
-//! The measured self-test of comparisons: whether `load --against` reports known changes, and no changes between equal
+//! The measured self-test of comparisons: `load --against` must report known changes, and no changes between equal
 //! servers.
 //!
 //! Two servers of the same program do the same work for each request, except for a planted change of the CPU time per
-//! exchange. The work is calibrated first: the CPU time per exchange at two amounts of work gives the CPU time of a round
-//! of work. Then each planted change is measured several times, each time by a separate `load --against`.
+//! exchange. First, a calibration measures the CPU time per exchange at two amounts of work, which gives the CPU time
+//! of a round of work. Then a separate `load --against` measures each planted change, several times.
 
 mod servers;
 
@@ -21,8 +21,8 @@ use serde::Serialize;
 
 use self::servers::{Server, site};
 
-/// The planted changes of the CPU time per exchange, in percent, each with the factor of its number of tests. Equal servers
-/// are tested more often, because false alarms are rare.
+/// The planted changes of the CPU time per exchange in percent, each with a factor for its number of tests. Equal
+/// servers have twice as many tests, because false alarms are rare.
 const PLANTED: [(f64, u32); 4] = [(0.0, 2), (1.0, 1), (2.0, 1), (5.0, 1)];
 /// The number of rounds of work per request of the baseline.
 const WORK: u64 = 20_000;
@@ -32,10 +32,10 @@ const USERS: &str = "4";
 const CALIBRATION: &str = "2s";
 /// The metrics of the table.
 const METRICS: [&str; 4] = ["rate", "server-cpu", "p50", "p99"];
-/// The half-width of an interval, as a share, above which the machine is too noisy to show a change of 1 %.
+/// The half-width of an interval, as a fraction, above which the machine is too noisy to show a change of 1 %.
 const TOO_WIDE: f64 = 0.01;
 
-/// Why the self-test has no result.
+/// The reason why the self-test has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SelfTestError {
     /// A program or a file cannot be used.
@@ -51,7 +51,7 @@ pub enum SelfTestError {
 
 /// The settings of the self-test.
 pub struct Options {
-    /// The number of tests of each planted change; equal servers get twice as many tests.
+    /// The number of tests of each planted change. Equal servers have twice as many tests.
     pub tests: u32,
     /// The length of a test.
     pub length: Duration,
@@ -59,18 +59,18 @@ pub struct Options {
     pub is_quiet: bool,
 }
 
-/// A metric over the tests of one planted change.
+/// The results for one metric over the tests of one planted change.
 #[derive(Debug, Serialize)]
 struct Found {
     metric: &'static str,
     worse: usize,
     better: usize,
-    /// The medians over the tests, as shares.
+    /// The medians over the tests, as fractions.
     change: f64,
     half_length: f64,
 }
 
-/// The tests of one planted change.
+/// The results of the tests of one planted change.
 #[derive(Debug, Serialize)]
 struct Row {
     planted_percent: f64,
@@ -78,7 +78,7 @@ struct Row {
     invalid: usize,
     /// The reason why the first invalid test is invalid.
     reason: Option<String>,
-    /// The number of tests in which any metric of the table changed.
+    /// The number of tests with a verdict of change for any metric of the table.
     any: usize,
     found: Vec<Found>,
 }
@@ -119,7 +119,7 @@ pub fn run(options: &Options, clock: Clock) -> Result<Table, SelfTestError> {
                 "+{percent} %: test {test} of {}",
                 options.tests * times
             ));
-            // Each test starts new servers, so that random differences between two processes vary from test to test.
+            // Each test starts new servers, so that random differences between two processes vary between tests.
             let baseline = Server::start(site.path(), WORK, clock)?;
             let changed = Server::start(site.path(), WORK + extra, clock)?;
             comparisons.push(against(&changed, &baseline, options.length)?);
@@ -138,7 +138,7 @@ pub fn run(options: &Options, clock: Clock) -> Result<Table, SelfTestError> {
 }
 
 impl Table {
-    /// The table as Markdown.
+    /// Formats the table as Markdown.
     pub fn text(&self) -> String {
         let mut text = match self.validity.is_valid() {
             true => String::new(),
@@ -160,7 +160,7 @@ impl Table {
                 row.planted_percent, row.tests, row.invalid, row.any
             ));
             for found in &row.found {
-                // An increase of a rate is better, an increase of a time is worse.
+                // A higher rate is better, but a longer time is worse.
                 let (more, less) = match found.metric {
                     "rate" => (found.better, found.worse),
                     _ => (found.worse, found.better),
@@ -182,7 +182,7 @@ impl Table {
     }
 }
 
-/// Counts the verdicts of the tests that are valid.
+/// Counts the verdicts of the valid tests.
 fn row(percent: f64, comparisons: &[Comparison]) -> Row {
     let valid = || comparisons.iter().filter(|it| it.invalid.is_empty());
     let is_alarm = |verdict: Verdict| matches!(verdict, Verdict::Worse | Verdict::Better);
@@ -225,7 +225,7 @@ fn judge(rows: &[Row]) -> Validity {
         ));
     }
     for found in rows.iter().take(1).flat_map(|row| &row.found) {
-        // NaN, when no test is valid, is too wide.
+        // If no test is valid, the half-width is NaN, which counts as too wide.
         let is_narrow = found.half_length <= TOO_WIDE;
         if ["rate", "server-cpu"].contains(&found.metric) && !is_narrow {
             validity.invalidate(format!(
@@ -248,8 +248,8 @@ fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// Returns the CPU time of the baseline per exchange, and the CPU time of a round of work, in µs. The tests alternate, so
-/// that drift cancels.
+/// Returns the CPU time of the baseline per exchange and of a round of work, in µs. The tests of both amounts of work
+/// alternate, so that drift cancels out.
 fn calibrate(site: &Path, clock: Clock) -> Result<(f64, f64), SelfTestError> {
     let baseline = Server::start(site, WORK, clock)?;
     let double = Server::start(site, 2 * WORK, clock)?;
@@ -269,7 +269,7 @@ fn calibrate(site: &Path, clock: Clock) -> Result<(f64, f64), SelfTestError> {
     }
 }
 
-/// A server's CPU time per exchange, in µs.
+/// Returns a server's CPU time per exchange, in µs.
 fn cost(server: &Server) -> Result<f64, SelfTestError> {
     let text = load(&[&server.url, "-d", CALIBRATION, "--probe", &server.pid()])?;
     let summary: Summary = serde_json::from_str(&text)?;
@@ -283,7 +283,7 @@ fn cost(server: &Server) -> Result<f64, SelfTestError> {
     Ok(1e6 * cpu / (rate * watched.watched_s))
 }
 
-/// One test of a server against the baseline.
+/// Runs one test of a server against the baseline.
 fn against(
     server: &Server,
     baseline: &Server,
@@ -305,7 +305,7 @@ fn against(
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Runs a load test with this program and returns its JSON; also for a test that is INVALID (exit code 3).
+/// Runs a load test with this program. Returns its JSON, also if the test is INVALID (exit code 3).
 fn load(arguments: &[&str]) -> Result<String, SelfTestError> {
     let output = Command::new(std::env::current_exe()?)
         .args(["load", "--json", "-c", USERS])
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
     use fathometer_analysis::compare::{Better, Design, Metric, Side};
 
-    /// Ten rounds of a side whose rate is lower by this share, with this noise.
+    /// Simulates ten rounds of a comparison in which one side's rate is lower by `percent`, with this noise.
     fn comparison(percent: f64, noise: f64) -> Comparison {
         let side = |factor: f64, sign: f64| {
             let samples = |centre: f64| -> Vec<f64> {

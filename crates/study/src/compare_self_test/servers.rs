@@ -12,10 +12,10 @@ use fathometer_sys::Clock;
 
 use super::SelfTestError;
 
-/// The longest time until a server listens.
+/// The longest wait until a server listens.
 const START: Duration = Duration::from_secs(10);
 
-/// A folder with a file of 1 KiB.
+/// Creates a folder with a file of 1 KiB.
 pub(super) fn site() -> Result<Scratch, SelfTestError> {
     let folder = Scratch::new().map_err(io::Error::from)?;
     fs::write(folder.path().join("index.html"), [b'x'; 1024])?;
@@ -30,7 +30,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(site: &Path, work: u64, clock: Clock) -> Result<Server, SelfTestError> {
-        // The port is free again when this listener is dropped.
+        // Dropping this listener frees the port for the server.
         let address: SocketAddr = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let child = Command::new(std::env::current_exe()?)
             .args(["bottleneck", "--serve-slowly", &format!("work={work}")])

@@ -1,4 +1,4 @@
-//! The connections of a replicate, from its packet capture.
+//! Reads the connections of a replicate from its packet capture.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,13 +10,13 @@ use fathometer_packets::{Options, TapChoice, account_with_sequences};
 
 use super::time_sequence_graph;
 
-/// The largest number of connections that are read.
+/// The maximum number of connections that are read.
 const MOST: usize = 256;
-/// The largest number of points in the graph of a replicate.
+/// The maximum number of points in the graph of a replicate.
 const POINTS: usize = 20_000;
 
-/// The senders at the server's end of the path, in the order in which their connections were opened, and the graph of
-/// these connections; `None` if the folder has no capture of that end, or the capture cannot be read.
+/// Returns the senders at the server's end of the path, in the order in which their connections were opened, and the
+/// graph of these connections. Returns `None` if the folder has no readable capture of that end.
 pub(super) fn of_replicate(folder: &Path) -> Option<Captured> {
     let file = File::open(folder.join("taps.pcapng")).ok()?;
     let options = Options {
@@ -36,7 +36,7 @@ pub(super) fn of_replicate(folder: &Path) -> Option<Captured> {
 fn sender(sequence: &TimeSequence) -> Sender {
     let down = &sequence.down;
     let segments = down.segments.iter();
-    // The SYN has the sequence number 0 and carries no data.
+    // The segment that ends at sequence number 1 is the SYN, which has no data.
     let data = segments.filter(|segment| segment.end > 1 && segment.kind != SegmentKind::Probe);
     Sender {
         segments: data

@@ -1,10 +1,10 @@
-//! The list of cells, for a run whose study has no tables.
+//! Lists the cells of a run whose study has no tables.
 
 use fathometer_analysis::run::{Cell, Run};
 use fathometer_analysis::tables::Column;
 use fathometer_analysis::{gave_out_first, terminal};
 
-/// The kind of figures that the cells of a run have; it determines the columns of the list.
+/// The kind of a run's figures, which determines the columns of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Measured {
     Pages,
@@ -26,8 +26,8 @@ impl Measured {
     }
 }
 
-/// The columns of the list of cells: packets and seconds of page retrievals, throughput and response times of loads, the
-/// bounds and trials of capacity searches.
+/// Returns the columns of the list of cells: packets and seconds of page retrievals; throughput and response times of
+/// loads; bounds and trials of capacity searches.
 pub(super) fn columns(run: &Run) -> Vec<Column> {
     const OF_CAPACITIES: [(&str, &str); 5] = [
         ("capacity", "capacity"),
@@ -62,7 +62,7 @@ pub(super) fn columns(run: &Run) -> Vec<Column> {
         .into()
 }
 
-/// Lists all cells of a study without tables, one per line, with the reasons for invalid cells.
+/// Lists all cells of a study without tables, one per line. An invalid cell has its reasons.
 pub(super) fn cells(run: &Run, json: bool) -> String {
     let mean = |cell: &Cell, metric: &str| {
         let values = cell.values(metric);

@@ -10,7 +10,7 @@ use fathometer_lab::data;
 use super::EvaluationError;
 use crate::files::StudyFiles;
 
-/// The ledger of all built-in papers, from these runs.
+/// Computes the ledger of all built-in papers from these runs.
 ///
 /// # Errors
 /// If a run, or the files of a paper, cannot be read.

@@ -1,5 +1,5 @@
-//! The evaluation of a run from its files: writes the report and the summary to the run's folder, and returns the results
-//! as text.
+//! Evaluates a run from its files: writes the report and the summary to the run's folder, and returns the results as
+//! text.
 
 mod captured;
 mod cells;
@@ -28,13 +28,13 @@ pub use sources::{SourcesError, Verified, verify};
 pub struct Evaluation {
     /// The tables and claims for a terminal, or as JSON.
     pub text: String,
-    /// Whether no tested claim is reversed, and no figure misses its threshold.
+    /// Whether no tested claim is reversed, and every figure meets its threshold.
     pub all_met: bool,
-    /// The path of `report.html`, or why the report or the summary was not written.
+    /// The path of `report.html`, or the reason why the report or the summary was not written.
     pub page: Result<PathBuf, fathometer_analysis::Error>,
 }
 
-/// Why a run cannot be evaluated.
+/// The reason why a run cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
 pub enum EvaluationError {
     /// The folder is not the folder of a run.
@@ -71,11 +71,11 @@ impl EvaluationError {
     }
 }
 
-/// Evaluates a run, and writes `report.html` and `summary.json` to its folder. The returned text is complete even if these
-/// files cannot be written, for example on a full disk.
+/// Evaluates a run, and writes `report.html` and `summary.json` to its folder. The returned text is complete even if
+/// these files cannot be written, for example on a full disk.
 ///
 /// # Errors
-/// If the run, or the study that it belongs to, cannot be read.
+/// If the run or its study cannot be read.
 pub fn evaluate(folder: &Path, json: bool) -> Result<Evaluation, EvaluationError> {
     let info = info(folder)?;
     let files = StudyFiles::of_run(folder, &info)?;

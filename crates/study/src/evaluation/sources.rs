@@ -1,8 +1,9 @@
-//! The files that a report was made from, with their hashes, so that a reader can check that they belong together.
+//! The source files of a report with their hashes. A reader can check with them whether the report matches its sources.
 //!
-//! The list is a comment at the end of `report.html`: it does not depend on the page's markup, and the page needs no
-//! script. The list also has the hash of the page before it, so that a changed page is detected. The list detects mistakes
-//! and repeated measurements. It does not protect against a person who also changes the list.
+//! The list of sources is a comment at the end of `report.html`, so it is independent of the page's markup and needs no
+//! script. The list also contains the hash of the part of the page that precedes it, so that a changed page is
+//! detected. The list reveals mistakes and repeated measurements. It does not protect against intentional changes of
+//! both the page and the list.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,14 +18,14 @@ use serde::{Deserialize, Serialize};
 const START: &str = "<!-- fathometer sources: ";
 const END: &str = " -->\n";
 
-/// Files of a run's folder that a report is computed from, if they exist.
+/// The files in a run's folder from which a report is computed, if they exist.
 const FILES: [&str; 3] = ["run.json", "replicates.ndjson", "plots.json"];
-/// Folders of which a report uses every file.
+/// The folders whose files are all sources of a report.
 const FOLDERS: [&str; 2] = ["plots", "study"];
-/// The folder of the replicates' files. A published run lacks it, and its waterfalls cannot be checked.
+/// The folder with the files of the replicates. A published run lacks this folder, so its waterfalls cannot be checked.
 const CELLS: &str = "cells";
 
-/// Why the check of a report against its sources failed.
+/// The reason why the check of a report against its sources failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SourcesError {
     /// A file cannot be read.
@@ -69,21 +70,21 @@ pub enum SourcesError {
     },
 }
 
-/// The list.
+/// The list of sources.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Sources {
-    /// The SHA-256 of the page before the list, in hexadecimal.
+    /// The SHA-256, in hexadecimal, of the part of the page that precedes the list.
     page: String,
     /// The SHA-256 of each file, by its path relative to the run's folder.
     files: BTreeMap<String, String>,
 }
 
-/// The files that a check compared with a report's list.
+/// The numbers of files in a check of a report's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
     /// Files that are unchanged.
     pub unchanged: usize,
-    /// Files of the folder `cells`, which the run does not have any more: they are not checked.
+    /// The number of files of the folder `cells` that are no longer in the run. They are not checked.
     pub not_kept: usize,
 }
 
@@ -101,16 +102,16 @@ pub(super) fn with_sources(run: &Run, page: &str) -> io::Result<String> {
         page: sha256::of(page.as_bytes()),
         files,
     };
-    // Two hyphens would end the comment.
+    // Two hyphens would end the HTML comment.
     let list = serde_json::to_string(&sources)?.replace("--", "\\u002d\\u002d");
     Ok(format!("{page}{START}{list}{END}"))
 }
 
-/// Compares the report of a run with its sources, and returns the numbers of source files.
+/// Compares the report of a run with its sources. Returns the numbers of source files.
 ///
 /// # Errors
-/// When the report or a source cannot be read, when the report has no list, or when anything differs; the message
-/// names each difference.
+/// When the report or a source cannot be read, when the report has no list, or when a file differs. The message names
+/// each difference.
 pub fn verify(folder: &Path) -> Result<Verified, SourcesError> {
     let path = folder.join("report.html");
     let unreadable = |path: &Path, error| SourcesError::Unreadable {
@@ -148,13 +149,13 @@ pub fn verify(folder: &Path) -> Result<Verified, SourcesError> {
 
     let mut differences = String::new();
     if recorded.page != sha256::of(page.as_bytes()) {
-        differences.push_str("\n  report.html: changed after it was made");
+        differences.push_str("\n  report.html: changed after it was created");
     }
     for (file, hash) in &recorded.files {
         let difference = match now.get(file) {
             None if !has_cells && of_cells(&file) => continue,
             None => "is missing",
-            Some(found) if found != hash => "changed after the report was made",
+            Some(found) if found != hash => "changed after the report was created",
             Some(_) => continue,
         };
         let _ = write!(differences, "\n  {file}: {difference}");
@@ -177,7 +178,7 @@ pub fn verify(folder: &Path) -> Result<Verified, SourcesError> {
     }
 }
 
-/// The hashes of the sources of a report.
+/// Returns the hashes of the sources of a report.
 fn files(folder: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut names: Vec<String> = FILES.map(str::to_owned).into();
     for inner in FOLDERS {
@@ -212,7 +213,7 @@ mod tests {
 
     const REPLICATE: &str = "cells/main/path=lan/r0";
 
-    /// A run's folder with five sources and a report.
+    /// Creates a run's folder with five sources and a report.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let info = serde_json::json!({
@@ -263,7 +264,7 @@ mod tests {
         fs::remove_file(run.path().join(REPLICATE).join("connections.ndjson")).unwrap();
         assert!(difference(&run).contains("/connections.ndjson: is missing"));
 
-        // A published run has no files of replicates.
+        // A published run lacks the files of the replicates.
         let run = folder();
         fs::remove_dir_all(run.path().join(CELLS)).unwrap();
         let expected = Verified {

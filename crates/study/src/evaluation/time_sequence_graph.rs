@@ -1,16 +1,17 @@
-//! Time-sequence graphs for pages, from the time sequences of a capture.
+//! Builds time-sequence graphs for pages from the time sequences of a capture.
 
 use fathometer_analysis::report::SequenceGraph;
 use fathometer_model::digits::significant;
 use fathometer_packets::TimeSequence;
 use fathometer_packets::plot::{self, data};
 
-/// The number of lists of points per connection: segments, acknowledgements, window edges, marks, drops and
-/// retransmissions, each in both directions.
+/// The number of lists of points per connection. There is a list for segments, acknowledgements, window edges, marks,
+/// drops and retransmissions, each in both directions.
 const LISTS: usize = 12;
 
-/// The graph of a capture's connections with at most about `most_points` points; `None` if there is nothing to draw.
-/// `connections` is the number of connections in the capture; `sequences` may have only the first of them.
+/// Returns the graph of a capture's connections with about `most_points` points or fewer. Returns `None` if the graph
+/// would be empty. `connections` is the number of connections in the capture; `sequences` may contain only the first of
+/// them.
 pub fn graph(
     sequences: Vec<TimeSequence>,
     connections: usize,
@@ -43,7 +44,7 @@ pub fn graph(
     })
 }
 
-/// A sentence that says that only the first `drawn` of all connections are drawn; empty if all are drawn.
+/// States that only the first `drawn` of all connections are drawn. Returns an empty text if all connections are drawn.
 pub fn left_out(drawn: usize, connections: usize) -> String {
     match connections > drawn {
         true => format!("The first {drawn} of {connections} connections."),

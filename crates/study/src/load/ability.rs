@@ -1,4 +1,4 @@
-//! Finds the cells that cannot run, because the load engine does not support their policy, or this machine cannot set the
+//! Finds the cells that cannot run: the load engine does not support their policy, or this machine cannot set the
 //! limits of their host.
 
 use std::collections::BTreeMap;
@@ -9,13 +9,15 @@ use super::factors::{self, Reads};
 use crate::experiment::Needs;
 use crate::spec::{Cell, Study};
 
-/// Returns the test for cells that cannot run. The limits that this machine cannot set are determined once, by setting them.
+/// Returns the test for cells that cannot run. Tries once to set all limits, to find those that this machine cannot
+/// set.
 pub(super) fn needs(study: &Study) -> Needs<'_> {
     let lacking = lacking();
     Box::new(move |cell| unsupported_policy(cell).or_else(|| obstacle(study, cell, &lacking)))
 }
 
-/// The reason why the load engine does not support a policy of the cell; `None` if it supports them.
+/// Returns the reason why the load engine does not support a policy of the cell; `None` if it supports all policies of
+/// the cell.
 fn unsupported_policy(cell: &Cell) -> Option<String> {
     let policies = [
         Some(cell.level("policy")),
@@ -27,10 +29,10 @@ fn unsupported_policy(cell: &Cell) -> Option<String> {
     })
 }
 
-/// The reason why each unavailable limit cannot be set, by the limit's name.
+/// The unavailable limits by name, each with the reason.
 type Lacking = BTreeMap<String, String>;
 
-/// The limits that cannot be set on this machine.
+/// Returns the limits that this machine cannot set.
 fn lacking() -> Lacking {
     cgroup::available()
         .into_iter()
@@ -38,18 +40,18 @@ fn lacking() -> Lacking {
         .collect()
 }
 
-/// The reason why this machine cannot set the limits of a cell's host; `None` if it can.
+/// Returns the reason why this machine cannot set the limits of a cell's host; `None` if it can.
 fn obstacle(study: &Study, cell: &Cell, lacking: &Lacking) -> Option<String> {
     let (limit, reason) = missing(study, cell, lacking)?;
     Some(format!("this machine cannot set a {limit}; {reason}"))
 }
 
-/// The first limit that a cell needs but that cannot be set, with the reason.
+/// Returns the first limit that a cell requires and that cannot be set, with the reason.
 fn missing<'a>(study: &Study, cell: &Cell, lacking: &'a Lacking) -> Option<(&'a str, &'a str)> {
     let quota = study
         .load_of(&cell.block)
         .map_or(0.0, |load| load.cpu_quota.value());
-    // Levels are checked before cells are selected.
+    // The levels were checked before the cells were selected.
     let memory = factors::MEMORY.of(cell).ok().flatten();
     let disk = factors::DISK.of(cell).ok().flatten();
     let asked = [

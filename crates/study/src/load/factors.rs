@@ -10,10 +10,11 @@ use fathometer_workload::plan::Sessions;
 
 use crate::factor::{AnyFactor, Factor, parsed, unless};
 
-/// The factors for the number of users. Only load studies have them: in a capacity study, the search sets the number.
+/// The factors for the number of users. Only load studies have these factors: in a capacity study, the search sets the
+/// number of users.
 static OF_USERS: &[&dyn AnyFactor] = &[&CLIENTS, &UES];
 
-/// The factors that all studies with loads have: those of the server's host and of a single load.
+/// The factors of all studies with loads: the factors of the server's host and of a single load.
 static OF_EVERY_TRIAL: &[&dyn AnyFactor] = &[
     &LOOP,
     &CPU,
@@ -29,18 +30,19 @@ static OF_EVERY_TRIAL: &[&dyn AnyFactor] = &[
     &REQUESTS,
 ];
 
-/// All factors of load studies.
+/// Returns all factors of load studies.
 pub(super) fn of_loads() -> Vec<&'static dyn AnyFactor> {
     let alone: &[&dyn AnyFactor] = &[&BESIDE, &REST_MS];
     [OF_USERS, OF_EVERY_TRIAL, alone].concat()
 }
 
-/// All factors of capacity studies: the search sets the number of users, and there is one load at a time.
+/// Returns all factors of capacity studies. The number of users is not a factor, because the search sets it, and there
+/// is one load at a time.
 pub(super) fn of_searches() -> Vec<&'static dyn AnyFactor> {
     OF_EVERY_TRIAL.to_vec()
 }
 
-/// The largest number of users of a load. Each user has a connection, and a machine has about 60,000 ports.
+/// The maximum number of users of a load. Each user has a connection, and a machine has about 60,000 ports per address.
 const MOST_USERS: u32 = 1_000_000;
 
 pub(super) static CLIENTS: Factor<u32> =
@@ -60,7 +62,7 @@ fn users(level: &str) -> Result<u32, String> {
     }
 }
 
-/// OFF times and session lengths of SURGE's users (Barford and Crovella 1998).
+/// OFF times and session lengths of users in SURGE (Barford and Crovella 1998).
 const SURGE_SESSIONS: Sessions = Sessions {
     pages: Some(Law::InverseGaussian {
         mean: 3.86,
@@ -72,7 +74,7 @@ const SURGE_SESSIONS: Sessions = Sessions {
     }),
 };
 
-/// One page, then a pause longer than any test, with the connection kept open.
+/// A session with one page, followed by a pause longer than any test. The connection stays open.
 const IDLE_SESSIONS: Sessions = Sessions {
     pages: None,
     off: Some(Law::Fixed(86_400.0)),
@@ -118,7 +120,7 @@ pub(super) static MEMORY: Factor<Option<Bytes>> = Factor::text(
 )
 .or("none");
 
-/// A limit of disk reads.
+/// A limit for reads from the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reads {
     /// Operations per second.
@@ -149,7 +151,7 @@ pub(super) static DISK: Factor<Option<Reads>> = Factor::text(
 )
 .or("none");
 
-/// The level `warm`: pages are requested before the load, so that memory has as much of the site as fits.
+/// The level `warm`: pages are requested before the load, so that the page cache contains as much of the site as fits.
 pub(super) static CACHE: Factor<bool> = Factor::words(
     "cache",
     "Whether pages are requested before the load.",
@@ -212,7 +214,7 @@ pub(super) static REQUESTS: Factor<Option<u32>> = Factor::text(
 )
 .or("none");
 
-/// The policy of the second load; [`Cell::beside`](crate::spec::Cell::beside) also returns its server.
+/// The policy of the second load. [`Cell::beside`](crate::spec::Cell::beside) also returns its server.
 pub(super) static BESIDE: Factor<Option<Policy>> = Factor::text(
     "beside",
     "A second load at the same time, as POLICY@SERVER.",

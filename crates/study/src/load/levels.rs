@@ -1,4 +1,4 @@
-//! The meaning of the levels of a load study's factors.
+//! Converts the levels of a load study's factors into settings.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -32,29 +32,29 @@ use fathometer_lab::trial::Beside;
 use fathometer_load::{Limit, Options, Users};
 use fathometer_quic_sockets::UdpOffload;
 
-/// The minimum quota within a period, in seconds of CPU time: the kernel accepts no smaller quota.
+/// The minimum quota within a period, in seconds of CPU time. The kernel accepts no smaller quota.
 const SHORTEST_QUOTA: f64 = 0.001;
 
-/// The smallest and the largest CPU quota of a host, in cores.
+/// The minimum and the maximum CPU quota of a host, in cores.
 const LEAST_QUOTA: f64 = 0.001;
 const MOST_QUOTA: f64 = 4096.0;
 
 /// The parsed levels of a cell.
 pub(super) struct Levels<'a> {
     pub(super) site: &'a LoadSite,
-    /// The factor that sets the number of users (`clients` or `ues`), and the number; `None` in a capacity study, in which
-    /// the search sets the number.
+    /// The factor that sets the number of users (`clients` or `ues`), and the number of users. `None` in a capacity
+    /// study, because the search sets the number.
     pub(super) users: Option<(&'static str, u32)>,
     policy: Policy,
     sessions: Sessions,
     pub(super) limits: GroupLimits,
-    /// The limit of the processor time of other programs.
+    /// The limit of the CPU time that other programs may use.
     pub(super) others_limit: Option<Percent>,
     pub(super) throttle: Throttle,
     pub(super) initial_window: Option<u32>,
-    /// Whether clients use QUIC. The kernel's socket tables do not show QUIC connections.
+    /// Whether clients use QUIC. QUIC connections are not in the kernel's socket tables.
     pub(super) is_quic: bool,
-    /// Whether the host's cache has as much of the site as fits before the load starts.
+    /// Whether the page cache of the host contains as much of the site as fits before the load starts.
     pub(super) warm: bool,
     pub(super) load: Load,
     pub(super) duration: Duration,
@@ -63,7 +63,7 @@ pub(super) struct Levels<'a> {
     requests: Option<u32>,
     /// The UDP offloads of HTTP/3 on both sides.
     udp_offload: UdpOffload,
-    /// Wake-up coalescing of the clients; zero is off.
+    /// The longest delay of wake-up coalescing at the clients; zero means off.
     rest: Duration,
 }
 
@@ -77,7 +77,7 @@ impl<'a> Levels<'a> {
         let load = shared
             .study
             .load_of(&cell.block)
-            .expect("a load study says how its load is measured");
+            .expect("a load study has a table [load]");
         let users = [&factors::UES, &factors::CLIENTS]
             .into_iter()
             .find(|factor| cell.levels.contains_key(factor.name()))
@@ -101,7 +101,7 @@ impl<'a> Levels<'a> {
                 cpu: cpu(cell, &load)?,
                 memory: factors::MEMORY.of(cell)?,
                 disk: disk(cell, &site.folder)?,
-                // The kernel has no counters for a folder in memory, or on several disks.
+                // The kernel has no disk counters for a folder in memory or on several disks.
                 counts_disk: BlockDevice::of_path(&site.folder).ok(),
                 ..GroupLimits::default()
             },
@@ -124,12 +124,12 @@ impl<'a> Levels<'a> {
         self.sessions.off.is_some()
     }
 
-    /// The CPU quota of the host, in cores; 1 without a limit.
+    /// Returns the CPU quota of the host in cores; 1 without a limit.
     pub(super) fn quota(&self) -> f64 {
         self.limits.cpu.map_or(1.0, |cpu| cpu.quota)
     }
 
-    /// The period and the burst of the host's CPU quota, as the kernel applies them; empty without a quota.
+    /// Returns the period and the burst of the host's CPU quota, as read back from the kernel; empty without a quota.
     pub(super) fn quota_times(&self, applied: &[AppliedLimit]) -> BTreeMap<String, f64> {
         let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
         let times = self.limits.cpu.map(|cpu| {
@@ -140,9 +140,9 @@ impl<'a> Levels<'a> {
         times.into_iter().flatten().collect()
     }
 
-    /// The limits of the host, with which its signals are compared.
+    /// Returns the limits of the host, with which its signals are compared.
     pub(super) fn known_limits(&self) -> KnownLimits {
-        // If the processors are unknown, assume one.
+        // If the number of processors is unknown, one processor is assumed.
         let machine = processors().map_or(1.0, |all| all.len() as f64);
         let disk = self.limits.disk.as_ref();
         KnownLimits {
@@ -160,8 +160,8 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Requests every page once, so that the server's start-up is complete and its host's memory has as much of
-    /// the site as fits. Without a limit of memory or disk, stops after a third of the files: the disk is then fast
+    /// Requests every page once, so that the server's start-up is complete and its host's page cache contains as much
+    /// of the site as fits. Without a limit of memory or disk, stops after a third of the files: the disk is then fast
     /// enough for the other files, and requesting the whole site over a slow path may take half a minute.
     pub(super) fn every_page_once(
         &self,
@@ -181,8 +181,8 @@ impl<'a> Levels<'a> {
         plan.sessions = Sessions::ENDLESS;
         Ok(Options {
             plan: Arc::new(plan),
-            // With the TCP of 1997 an exchange may wait for a delayed acknowledgement: with two users, this took most of a
-            // minute.
+            // With few users, this would take most of a minute: with the TCP of 1997, an exchange may wait for a
+            // delayed acknowledgement.
             users: Users::closed(8),
             warm_up: Duration::ZERO,
             limit: Limit::Exchanges(exchanges),
@@ -190,7 +190,7 @@ impl<'a> Levels<'a> {
         })
     }
 
-    /// The second load: the same number of users as the measured load, with its own policy and server.
+    /// Returns the second load. It has the same number of users as the measured load, but its own policy and server.
     pub(super) fn beside<'s>(
         &self,
         setup: &Setup<'s>,
@@ -211,7 +211,7 @@ impl<'a> Levels<'a> {
         }))
     }
 
-    /// The measured load.
+    /// Returns the options of the measured load.
     pub(super) fn options(
         &self,
         setup: &Setup<'_>,
@@ -227,7 +227,8 @@ impl<'a> Levels<'a> {
         Ok(Options {
             users: Users::Closed {
                 users,
-                // Starting all users at once would cause a burst of connections that might outlast the warm-up.
+                // Starting all users at once would cause a burst of connections that could take longer than the
+                // warm-up.
                 start_interval: self.warm_up / 4 / users.max(1),
                 steps: Vec::new(),
             },
@@ -257,8 +258,8 @@ impl<'a> Levels<'a> {
     }
 }
 
-/// The lengths of the warm-up and of the measured window: each is the study's time or the study's number of round trips of
-/// the path, whichever is longer.
+/// Returns the lengths of the warm-up and of the measured window. Each is the longer of the study's time and the
+/// study's number of the path's round trips.
 pub(super) fn lengths(load: &Load, mode: Mode, path: &Profile) -> (Duration, Duration) {
     let at_least = |time: Duration, round_trips: ByMode<RoundTrips>| {
         time.max(path.round_trip().mul_f64(round_trips.of(mode).value()))
@@ -269,7 +270,8 @@ pub(super) fn lengths(load: &Load, mode: Mode, path: &Profile) -> (Duration, Dur
     )
 }
 
-/// The CPU limit: the level of the factor `cpu`, in percent, of the block's quota. `None` if the block has no quota.
+/// Returns the CPU limit: the percentage of the factor `cpu`, applied to the block's quota. Returns `None` if the block
+/// has no quota.
 fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, LevelError> {
     let quota = load.cpu_quota.value() * factors::CPU.of(cell)? / 100.0;
     match quota {
@@ -285,17 +287,17 @@ fn cpu(cell: &Cell, load: &Load) -> Result<Option<CpuLimit>, LevelError> {
     }
 }
 
-/// A quota with the shortest possible period, so that the host behaves like a host with a slow processor, and does not
-/// stop for noticeable times.
+/// Returns a quota with the shortest possible period, so that the host behaves like a host with a slow processor,
+/// without noticeable pauses.
 fn quota_of(quota: f64) -> CpuLimit {
     let usual = CpuLimit::cores(quota);
     let shortest = Duration::from_secs_f64(SHORTEST_QUOTA / quota);
-    // Rounded up to milliseconds, so that the quota within a period is never below the minimum.
+    // The period is rounded up to milliseconds, so that the quota within a period is never below the minimum.
     let shortest = Duration::from_millis(shortest.as_secs_f64().mul_add(1e3, -1e-6).ceil() as u64);
     CpuLimit::over(quota, usual.period.max(shortest))
 }
 
-/// The limit of reads from the disk of `folder`.
+/// Returns the limit of reads from the disk of `folder`.
 fn disk(cell: &Cell, folder: &Path) -> Result<Option<DiskLimit>, ReplicateError> {
     let Some(reads) = factors::DISK.of(cell)? else {
         return Ok(None);
@@ -348,7 +350,7 @@ mod tests {
         }
         assert!(cpu(&cell("cpu", "100"), &load).unwrap().is_some());
         assert!(cpu(&cell("cpu", "0"), &load).unwrap().is_none());
-        // Without the factor the host has the whole quota.
+        // Without the factor, the host has the whole quota.
         assert!(cpu(&cell("ues", "1"), &load).unwrap().is_some());
     }
 }

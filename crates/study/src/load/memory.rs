@@ -3,16 +3,16 @@
 use fathometer_sys::cgroup::MemoryUsage;
 use fathometer_sys::probe::{Samples, Step};
 
-/// Refaults per second of the host's page cache that are tolerated without a limit hit. A disk with ten
-/// operations per second, the slowest of any study, spends less than a tenth of its time on them.
+/// The tolerated number of refaults per second of the host's page cache without a limit hit. The slowest disk of any
+/// study has ten operations per second, and spends less than a tenth of its time on this number.
 const REFAULTS_PER_S: f64 = 1.0;
 
-/// The reason why a host with a memory limit is invalid: pages were evicted and read again (refaults), although
+/// Returns the reason why a host with a memory limit is invalid: pages were evicted and read again (refaults), although
 /// the host never reached its limit.
 ///
-/// The kernel may be configured to reclaim pages that were not used for a while (DAMON, `memory.reclaim`), also in
-/// hosts with a limit. If the host has reached its limit since the probes started, the cause of the evictions is unknown,
-/// and the result is `None`.
+/// The kernel may reclaim pages that were not used recently (DAMON, `memory.reclaim`), even from hosts with a limit. If
+/// the host has reached its limit since the probes started, the cause of the evictions is unknown, and the result is
+/// `None`.
 pub(super) fn taken_by_others(samples: &Samples, window: &Step) -> Option<String> {
     let again = window.per_second(memory(window)?.refaults?)?;
     let hits = memory(&samples.whole()?)?.limit_hits?;
@@ -39,7 +39,7 @@ mod tests {
 
     use super::*;
 
-    /// Readings at seconds 0, 1, 2, … of limit hits and refaults.
+    /// Returns readings of limit hits and refaults at seconds 0, 1, 2, ….
     fn samples(readings: &[(u64, u64)]) -> Samples {
         let reading = |(second, &(hits, refaults)): (u64, &(u64, u64))| {
             let mut usage = Usage::default();
@@ -57,7 +57,7 @@ mod tests {
         }
     }
 
-    /// The verdict for the window from the second reading to the last.
+    /// Returns the verdict for the window from the second reading to the last.
     fn judged(readings: &[(u64, u64)]) -> Option<String> {
         let samples = samples(readings);
         let at = |index: usize| samples.readings[index].at;
@@ -69,13 +69,14 @@ mod tests {
     fn what_is_read_again_below_the_limit_was_taken_by_others() {
         let reason = judged(&[(7, 5), (7, 100), (7, 102), (7, 105)]).unwrap();
         assert!(reason.starts_with("2.5 pages per second"), "{reason}");
-        // Refaults before the window do not count, and one page per second is tolerated.
+        // Refaults before the window are not counted, and one page per second is tolerated.
         assert_eq!(judged(&[(7, 5), (7, 100), (7, 100), (7, 102)]), None);
     }
 
     #[test]
     fn what_is_read_again_after_the_limit_was_met_may_be_its_work() {
-        // The limit was hit within the window, or before it: the host's processes may have freed memory since.
+        // The host reached its limit within the window, or before the window: the host's processes may have freed
+        // memory since then.
         assert_eq!(judged(&[(7, 5), (7, 100), (8, 150), (8, 200)]), None);
         assert_eq!(judged(&[(7, 5), (9, 100), (9, 150), (9, 200)]), None);
     }

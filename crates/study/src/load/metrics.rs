@@ -1,11 +1,11 @@
 //! Extracts the metrics of a replicate from a trial, by name.
 //!
-//! A figure that neither the kernel nor the trial reports is absent, never zero. Rates cover the measured
-//! window. States, such as memory, are those at the end of the window, unless they are called means.
+//! A figure that neither the kernel nor the trial reports is absent, never zero. Rates cover the measured window.
+//! States, such as memory, are values at the end of the window, unless their names say that they are means.
 //!
-//! With two loads at a time, the clients' figures are those of the cell's own load; the names of the second load's figures
-//! start with `beside_`. Figures of the host and the path, including those per exchange, cover both loads. Memory is that
-//! of the first server.
+//! With two loads at a time, the clients' figures belong to the cell's own load. The names of the second load's figures
+//! start with `beside_`. Figures of the host and the path, including figures per exchange, cover both loads. Memory
+//! figures belong to the first server.
 
 mod disk;
 
@@ -24,14 +24,14 @@ use crate::spec::Load;
 use fathometer_lab::trial::Measured;
 use fathometer_lab::wire::PacketCounts;
 
-/// The size of a memory page in bytes, the paper's unit of paging.
+/// The size of a memory page in bytes. The paper counts paging in pages.
 const PAGE: f64 = 4096.0;
 
-/// The largest valid ratio of the time that the probes cover to the measured window. With a larger ratio, the probes' rates
-/// would describe a different period.
+/// The maximum ratio of the time between the probes' readings to the measured window. With a larger ratio, the probes'
+/// rates would describe a different period.
 const MOST_OF_WINDOW: f64 = 1.25;
 
-/// Congestion windows, in segments, up to which the share of connections is reported.
+/// The sizes of a congestion window, in segments, for which the share of connections up to this size is reported.
 const WINDOW_STEPS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 /// Metrics by name.
@@ -46,7 +46,7 @@ impl Metrics {
     }
 }
 
-/// All metrics of a trial. Problems are added to its validity.
+/// Extracts all metrics of a trial. Adds problems to the validity of the trial.
 pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<String, f64> {
     let mut metrics = Metrics::default();
     if let Some((factor, count)) = levels.users {
@@ -95,7 +95,7 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
             network(&mut metrics, &step);
             over_time(&mut metrics, measured);
             if !levels.is_quic && measured.beside.is_none() {
-                // Socket tables cover only TCP, and do not show which load a connection belongs to.
+                // Socket tables cover only TCP, and do not show the load to which a connection belongs.
                 connections_over_time(&mut metrics, measured, &step);
             }
         }
@@ -106,10 +106,10 @@ pub(super) fn of(measured: &mut Measured, levels: &Levels<'_>) -> BTreeMap<Strin
     metrics.0
 }
 
-/// Rates of the work done.
+/// The rates of completed work.
 struct Pace {
     exchanges_per_s: f64,
-    /// Bytes of payload per second, both directions.
+    /// Bytes of payload per second, in both directions together.
     payload_per_s: Option<f64>,
 }
 
@@ -124,15 +124,15 @@ impl Pace {
     }
 }
 
-/// The number of exchanges of all loads that were completed in the measured window.
+/// Returns the number of exchanges of all loads that were completed in the measured window.
 fn completed(measured: &Measured) -> u64 {
     let results = [Some(&measured.result), measured.beside.as_ref()];
     let windows = results.into_iter().flatten().map(|result| &result.measured);
     windows.map(|window| window.ended.completed).sum()
 }
 
-/// The shortest time to establish a TCP connection, including the warm-up, in milliseconds. It is close to the
-/// round-trip time.
+/// Returns the shortest time to establish a TCP connection, including the warm-up, in milliseconds. This time is close
+/// to the round-trip time.
 fn quickest_connection(result: &LoadResult) -> Option<f64> {
     let windows = [Some(&result.measured), result.warm_up.as_ref()];
     let shortest = windows
@@ -143,7 +143,7 @@ fn quickest_connection(result: &LoadResult) -> Option<f64> {
     Some(shortest.as_secs_f64() * 1e3)
 }
 
-/// The client-side figures of the second load.
+/// Adds the client-side figures of the second load.
 fn others(metrics: &mut Metrics, result: &LoadResult) {
     let mut own = Metrics(of_clients(result));
     heads_and_handshakes(&mut own, &result.measured);
@@ -159,16 +159,16 @@ fn others(metrics: &mut Metrics, result: &LoadResult) {
     }
 }
 
-/// The client-side figures of a load test.
+/// Returns the client-side figures of a load test.
 pub(super) fn of_clients(result: &LoadResult) -> BTreeMap<String, f64> {
     let mut metrics = Metrics::default();
     clients(&mut metrics, result);
     metrics.0
 }
 
-/// The client-side figures. Rates count exchanges that ended in the measured window. Response times
-/// (`response_`) are those of completed exchanges and include connecting, as in WebStone. Latencies
-/// (`latency_`) are those of all exchanges: a failed exchange counts with the time that it took or waited.
+/// Adds the client-side figures. Rates count exchanges that ended in the measured window. Response times (`response_`)
+/// cover completed exchanges and include connecting, as in WebStone. Latencies (`latency_`) cover all exchanges: a
+/// failed exchange counts with its time until the failure.
 fn clients(metrics: &mut Metrics, result: &LoadResult) {
     let window = &result.measured;
     let seconds = window.duration.as_secs_f64();
@@ -224,7 +224,7 @@ fn clients(metrics: &mut Metrics, result: &LoadResult) {
     );
 }
 
-/// A quantile of the times in `all` that are not in `part`, to three digits; `None` if there are no such times.
+/// Returns a quantile, to three digits, of the times in `all` without the times in `part`; `None` if no time remains.
 fn quantile_without(all: &Distribution, part: &Distribution, quantile: f64) -> Option<Duration> {
     if part.is_empty() {
         return all.quantile(quantile);
@@ -247,7 +247,7 @@ fn quantile_without(all: &Distribution, part: &Distribution, quantile: f64) -> O
         .map(|(nanos, _)| Duration::from_nanos(nanos))
 }
 
-/// Client-side figures of connections.
+/// Adds client-side figures of connections.
 fn connections_of_clients(metrics: &mut Metrics, result: &LoadResult) {
     let window = &result.measured;
     let connections = &window.connections;
@@ -265,8 +265,8 @@ fn connections_of_clients(metrics: &mut Metrics, result: &LoadResult) {
     );
 }
 
-/// The size of header sections per exchange, on the wire and before compression; pages; and TLS handshakes. HTTP/1 does not
-/// compress header sections, so that both sizes are equal.
+/// Adds figures of pages, of TLS handshakes, and of the header sections per exchange: their size on the wire and before
+/// compression. HTTP/1 does not compress header sections, so its two sizes are equal.
 fn heads_and_handshakes(metrics: &mut Metrics, window: &Window) {
     let (bytes, counts) = (&window.bytes, &window.counts);
     let exchanges = counts.completed as f64;
@@ -293,7 +293,7 @@ fn heads_and_handshakes(metrics: &mut Metrics, window: &Window) {
     }
 }
 
-/// The clients' UDP datagrams and the system calls that sent and received them. Absent without QUIC.
+/// Adds the clients' UDP datagrams, and the system calls that sent and received them. They are absent without QUIC.
 fn datagrams(metrics: &mut Metrics, datagrams: &Datagrams) {
     if datagrams.is_empty() {
         return;
@@ -308,7 +308,7 @@ fn datagrams(metrics: &mut Metrics, datagrams: &Datagrams) {
     }
 }
 
-/// Packets of the measured window, both directions.
+/// Adds the packets of the measured window in both directions.
 fn on_the_wire(metrics: &mut Metrics, packets: &PacketCounts, exchanges: u64) {
     let count = |class: Class| packets.of(class).packets as f64;
     let total = packets.total();
@@ -336,13 +336,13 @@ fn on_the_wire(metrics: &mut Metrics, packets: &PacketCounts, exchanges: u64) {
     metrics.put("data_MB", total.payload.as_f64() / 1e6);
 }
 
-/// CPU time of the server's host in percent of its quota, and its breakdown.
+/// Adds the CPU time of the server's host in percent of its quota, and its breakdown.
 fn processor(metrics: &mut Metrics, step: &Step, quota: f64, pace: &Pace) {
     let percent = |time: Duration| step.share(time).map(|share| 100.0 * share / quota);
     let host = group(&step.change).and_then(|group| group.cpu.as_ref());
     let total = host.and_then(|cpu| percent(cpu.total));
     metrics.put("cpu_total_pct", total);
-    // The scheduler enforces a quota only to within a slice, so the total may exceed 100 %.
+    // The scheduler enforces a quota only with the granularity of a time slice, so the total may exceed 100 %.
     metrics.put("cpu_idle_pct", total.map(|total| (100.0 - total).max(0.0)));
     let used = host.and_then(|cpu| step.share(cpu.total));
     metrics.put(
@@ -367,12 +367,12 @@ fn processor(metrics: &mut Metrics, step: &Step, quota: f64, pace: &Pace) {
         sum(|server| server.system),
     );
     metrics.put("cpu_server_process_pct", percent(all));
-    // Ticks of 10 ms give only the ratio of user and system time; the sum is exact.
+    // The system counts user and system time in ticks of 10 ms, so only their ratio is used. Their sum is exact.
     let ticks = (user + system).as_secs_f64();
     let part = |time: Duration| Some(percent(all)? * time.as_secs_f64() / ticks);
     metrics.put("cpu_server_user_pct", part(user));
     metrics.put("cpu_server_system_pct", part(system));
-    // CPU time of the host that its processes did not use was spent on receiving packets.
+    // The CPU time of the host in excess of its processes' CPU time was spent on receiving packets.
     let receiving = host.map(|cpu| cpu.total.saturating_sub(all));
     metrics.put("cpu_interrupt_pct", receiving.and_then(percent));
     let switches: Option<u64> = servers
@@ -429,7 +429,7 @@ fn network(metrics: &mut Metrics, step: &Step) {
     metrics.put("listen_overflows_per_s", rate(tcp.listen_overflows));
     metrics.put("segments_in_per_s", rate(tcp.segments_in));
     metrics.put("segments_out_per_s", rate(tcp.segments_out));
-    // The device delivers packets one by one: each is an interrupt.
+    // The device delivers packets one by one, so each packet causes an interrupt.
     metrics.put("interrupts_per_s", rate(tcp.segments_in));
     let packets = tcp.segments_in.zip(tcp.segments_out);
     metrics.put("packets_per_s", rate(packets.map(|(in_, out)| in_ + out)));
@@ -451,7 +451,7 @@ fn network(metrics: &mut Metrics, step: &Step) {
     }
 }
 
-/// Means and integrals of sampled values.
+/// Adds means and integrals of sampled values.
 fn over_time(metrics: &mut Metrics, measured: &Measured) {
     let (from, to) = (measured.from, measured.to);
     let mean = |figure: fn(&Sample) -> Option<f64>| measured.samples.mean_of(from, to, figure);
@@ -493,7 +493,7 @@ fn over_time(metrics: &mut Metrics, measured: &Measured) {
     );
 }
 
-/// Number and duration of connections, for a single load over TCP.
+/// Adds the number and the duration of connections, for a single load over TCP.
 fn connections_over_time(metrics: &mut Metrics, measured: &Measured, step: &Step) {
     let (from, to) = (measured.from, measured.to);
     let established = measured.samples.mean_of(from, to, established);
@@ -508,8 +508,8 @@ fn connections_over_time(metrics: &mut Metrics, measured: &Measured, step: &Step
         .filter(|rate| *rate > 0.0);
     let duration = established.zip(rate).map(|(mean, rate)| mean / rate);
     metrics.put("connection_duration_mean_s", duration);
-    // Little's Law is a check only if its figures are independent: the number and the arrival rate of
-    // connections come from the server's kernel, their life from the clients.
+    // Little's Law is a valid check only if its figures are independent. The number and the arrival rate of connections
+    // come from the server's kernel, and their duration from the clients.
     let life = metrics.0.get("connection_life_mean_s").copied();
     metrics.put(
         "littles_law_ratio",

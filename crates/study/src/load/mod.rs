@@ -1,10 +1,11 @@
 //! Load studies: a cell's levels define a trial, and the trial's measurements become the record of the
 //! replicate.
 //!
-//! `factors` declares what a load study can vary, `levels` defines the meaning of a cell's levels, `site` has the files
-//! that are requested, and `metrics` extracts the metrics of a trial. `ability` finds the cells that this machine cannot
-//! run. Two other kinds of studies also apply loads to servers with limits: a replicate of `capacity` is a search, and a
-//! replicate of `sweep` applies several numbers of users in turn. `replicate` is the code that all three kinds share.
+//! The module `factors` declares the factors of a load study, `levels` converts a cell's levels into settings, `site`
+//! writes the requested files, and `metrics` extracts the metrics of a trial. `ability` finds the cells that this
+//! machine cannot run. Two other kinds of studies also apply loads to servers with limits. A replicate of `capacity` is
+//! a search, and a replicate of `sweep` applies several numbers of users one after another. `replicate` is the common
+//! code of all three kinds.
 
 mod ability;
 mod capacity;
@@ -113,7 +114,7 @@ impl Experiment for LoadExperiment {
     }
 }
 
-/// The replicates of a load study, with the workloads of all its cells.
+/// The replicates of a load study, and the workloads of all its cells.
 struct Trials {
     sites: Sites,
 }
@@ -143,9 +144,9 @@ impl Replicates for Trials {
 /// The histogram of congestion windows.
 #[derive(Serialize)]
 struct WindowsFile<'a> {
-    /// The number of readings in the measured window; each reading covers every existing connection.
+    /// The number of readings in the measured window. Each reading covers all connections that exist at that time.
     readings: u64,
-    /// The number of connections found, indexed by the window in segments.
+    /// The number of observed connections, indexed by the congestion window in segments.
     found: &'a [u64],
 }
 
@@ -176,7 +177,7 @@ fn write(path: PathBuf, text: &str) -> Result<(), WriteError> {
     whole_file::write(&path, text.as_bytes()).map_err(|error| WriteError { path, error })
 }
 
-/// The congestion windows of the server's connections over the measured window.
+/// Returns the congestion windows of the server's connections over the measured window.
 fn windows_of(measured: &Measured) -> Option<Windows> {
     let step = measured.samples.between(measured.from, measured.to)?;
     let network = step.change.networks.into_iter().next()??;

@@ -1,7 +1,7 @@
 //! Checks whether other programs used the processors while a load was measured.
 //!
-//! Other programs take processor time and cache from the server's host. An exchange then needs more CPU time, although
-//! neither the generator nor a packet is late.
+//! Other programs take CPU time and processor cache from the server's host. An exchange then needs more CPU time, even
+//! if the generator and all packets are on time.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -9,10 +9,11 @@ use std::time::Duration;
 use fathometer_model::quantity::Percent;
 use fathometer_sys::probe::{Step, charging};
 
-/// Whether this kernel charges softirq time to no process and no control group.
+/// Whether this kernel charges softirq time neither to a process nor to a control group.
 static SOFTIRQ_APART: OnceLock<bool> = OnceLock::new();
 
-/// The processor time of other programs, in percent of all processors. `None` if the kernel does not report it.
+/// Returns the CPU time of other programs, in percent of all processors. Returns `None` if the kernel does not report
+/// it.
 pub(super) fn busy_pct(window: &Step) -> Option<f64> {
     let apart = SOFTIRQ_APART.get_or_init(|| charging().is_ok_and(|found| found.softirq_apart()));
     let groups = window.change.groups.iter();
@@ -23,7 +24,7 @@ pub(super) fn busy_pct(window: &Step) -> Option<f64> {
     Some(100.0 * share)
 }
 
-/// The reason why a replicate is invalid if other programs used more than the limit.
+/// Returns the reason why a replicate is invalid if other programs used more CPU time than the limit.
 pub(super) fn reason(busy_pct: f64, limit: Percent) -> Option<String> {
     (busy_pct > limit.value()).then(|| {
         format!(
@@ -42,7 +43,8 @@ mod tests {
 
     use super::*;
 
-    /// A window of 10 s with two processors. This program used 4 s of processor time, its host 2 s, and all programs `busy`.
+    /// Returns a window of 10 s with two processors. This program used 4 s of CPU time, its host 2 s, and all programs
+    /// together `busy`.
     fn window(busy: u64) -> Step {
         let seconds = Duration::from_secs;
         let host = Usage {
@@ -76,7 +78,7 @@ mod tests {
     fn what_neither_this_program_nor_the_host_used_is_that_of_others() {
         assert_eq!(busy_pct(&window(6)), Some(0.0));
         assert_eq!(busy_pct(&window(9)), Some(15.0));
-        // A host whose processor time is unknown could have used all of it.
+        // A host with unknown CPU time could have used all CPU time of other programs.
         let mut unknown = window(9);
         unknown.change.groups[0] = None;
         assert_eq!(busy_pct(&unknown), None);

@@ -1,4 +1,4 @@
-//! A replicate on a server with limits: the set-up and the records that load, sweep and capacity studies share.
+//! A replicate on a server with limits: the common set-up and records of load, sweep and capacity studies.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) struct Replicate<'a> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) setup: &'a Setup<'a>,
     pub(super) levels: Levels<'a>,
-    /// The seed of common random numbers: requests depend only on the workload and the replicate's number.
+    /// The seed of common random numbers: requests depend only on the workload and the number of the replicate.
     pub(super) seed: Seed,
     pub(super) clock: Clock,
 }
@@ -38,13 +38,13 @@ impl<'a> Replicate<'a> {
         })
     }
 
-    /// The load of the cell.
+    /// Returns the options of the cell's load.
     pub(super) fn options(&self) -> Result<Options, ReplicateError> {
         let study = self.shared.study;
         self.levels.options(self.setup, study, self.seed)
     }
 
-    /// The trial of the load on the server of the cell, without a second load.
+    /// Builds the trial of the load on the server of the cell, without a second load.
     pub(super) fn trial(&self) -> Result<Trial<'a>, ReplicateError> {
         let (setup, levels, study) = (self.setup, &self.levels, self.shared.study);
         let warm_cache = levels
@@ -68,7 +68,7 @@ impl<'a> Replicate<'a> {
         })
     }
 
-    /// The figures of the replicate for its line in `replicates.ndjson`.
+    /// Returns the figures of the replicate for its line in `replicates.ndjson`.
     pub(super) fn figures(
         &self,
         metrics: BTreeMap<String, f64>,

@@ -14,7 +14,7 @@ use fathometer_files::site_folder;
 pub(super) struct LoadSite {
     /// The requests.
     pub(super) plan: Arc<Plan>,
-    /// The folder with its files.
+    /// The folder with the site's files.
     pub(super) folder: PathBuf,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct LoadSite {
 pub(super) struct Sites(BTreeMap<String, LoadSite>);
 
 impl Sites {
-    /// Writes the workloads that cells name, each to a folder in the temporary folder, and returns them with notes about
+    /// Writes the workloads of the cells, each to its own folder in the temporary folder. Returns them with notes about
     /// them for the run's record.
     pub(super) fn write(
         preparation: &Preparation<'_>,
@@ -46,9 +46,9 @@ impl Sites {
         Ok((Sites(sites), notes))
     }
 
-    /// The prepared workload of a cell.
+    /// Returns the prepared workload of a cell.
     pub(super) fn of(&self, cell: &Cell) -> &LoadSite {
         let site = self.0.get(cell.level("workload"));
-        site.expect("the workloads of all cells were made")
+        site.expect("the workloads of all cells were written")
     }
 }

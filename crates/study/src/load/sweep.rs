@@ -1,13 +1,13 @@
-//! Sweep studies: a replicate applies several numbers of users to one server, in turn and in short slices.
+//! Sweep studies: a replicate applies several numbers of users to one server, in short slices one after another.
 //!
-//! The speed of a virtual machine changes for periods of seconds to minutes. A round of a sweep has one slice of each number
-//! of users, in random order, so that each period affects all numbers of users. A figure of the replicate is the
-//! pseudo-median over its rounds, which a few disturbed rounds hardly change.
+//! The speed of a virtual machine varies over periods of seconds to minutes. A round of a sweep has one slice of each
+//! number of users, in random order, so that each period affects all numbers of users. A figure of the replicate is the
+//! pseudo-median over its rounds, on which a few disturbed rounds have little effect.
 //!
-//! Slices are separate load tests. The connections of a slice are closed before the next slice begins. A slice that overloads
-//! the server may be followed by a pause, so that the server's mean load stays low. Slices of batches measure the CPU time of
-//! an exchange that runs concurrently with many others, at a low mean rate: all exchanges of a batch begin at the same
-//! instant, and the server is idle before the next batch if the study's rate is low enough.
+//! Slices are separate load tests. The connections of a slice are closed before the next slice begins. A slice that
+//! overloads the server may be followed by a pause, so that the server's mean load stays low. Slices of batches measure
+//! the CPU time of an exchange that runs concurrently with many others, at a low mean rate. All exchanges of a batch
+//! begin at the same instant. If the study's rate is low enough, the server is idle before the next batch.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -43,11 +43,12 @@ pub static SWEEP: SweepExperiment = SweepExperiment;
 /// The file of a replicate's slices.
 const SLICES: &str = "slices.ndjson";
 
-/// The longest time between the windows of two slices: connections are closed, and the next slice is set up.
+/// The maximum time between the windows of two slices. In this time, connections are closed and the next slice is
+/// prepared.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// The time without load before and after the batches of a slice. The host's processor time is read at the end of each of
-/// these two pauses: the difference contains the processor time of the batches, and nothing of the slices around them.
+/// The time without load before and after the batches of a slice. The host's CPU time is read at the end of each of
+/// these two pauses. So the difference contains the CPU time of the batches, but not of the neighbouring slices.
 const AROUND_BATCHES: Duration = Duration::from_millis(150);
 
 /// A replicate is a sweep over numbers of users.
@@ -115,7 +116,7 @@ impl Experiment for SweepExperiment {
     }
 }
 
-/// The replicates of a sweep study, with the workloads of all its cells.
+/// The replicates of a sweep study, and the workloads of all its cells.
 struct Sweeps {
     sites: Sites,
 }
@@ -164,7 +165,7 @@ impl Replicates for Sweeps {
 struct Slice {
     #[serde(flatten)]
     load: SliceLoad,
-    /// The window of the slice, in seconds since the start of the replicate.
+    /// The start and the end of the slice's window, in seconds since the start of the replicate.
     from_s: f64,
     to_s: f64,
     /// The reasons why the slice is not used; empty if it is used.
@@ -174,7 +175,7 @@ struct Slice {
 }
 
 impl Slice {
-    /// A slice with the figures of its clients.
+    /// Creates a slice from the figures of its clients.
     fn of(
         load: SliceLoad,
         result: &LoadResult,
@@ -197,7 +198,7 @@ impl Slice {
         self.figures.insert(name.to_owned(), value);
     }
 
-    /// The suffix of the names of the slice's metrics.
+    /// Returns the suffix for the names of the slice's metrics.
     fn ending(&self) -> String {
         match self.load {
             SliceLoad::Users(users) => format!("{users}_users"),
@@ -205,7 +206,7 @@ impl Slice {
         }
     }
 
-    /// Adds the processor time of the host for each exchange of batches. Without this time the slice is not used.
+    /// Adds the CPU time of the host for each exchange of the batches. A slice without this time is not used.
     fn put_time_of_batches(
         &mut self,
         before: Result<Duration, Error>,
@@ -224,8 +225,8 @@ impl Slice {
         }
     }
 
-    /// Adds the processor time of the host to a slice of users, from the readings within the window. A slice without two
-    /// readings is not used.
+    /// Adds the CPU time of the host to a slice of users, from the readings within the window. A slice with fewer than
+    /// two readings is not used.
     fn read_processor(&mut self, samples: &Samples, quota: f64) {
         if matches!(self.load, SliceLoad::Batch(_)) {
             return;
@@ -238,7 +239,7 @@ impl Slice {
                 step.share(cpu.total)
             });
         let Some(busy) = busy else {
-            let reason = "the probes have no two readings in its window";
+            let reason = "the probes have fewer than two readings in the window of the slice";
             return self.invalid.push(reason.to_owned());
         };
         let figures = &mut self.figures;
@@ -249,7 +250,7 @@ impl Slice {
     }
 }
 
-/// All slices, in order.
+/// Applies all slices and returns them in order.
 fn applied(
     replicate: &Replicate<'_>,
     sweep: &Sweep,
@@ -289,7 +290,7 @@ fn applied(
     Ok(slices)
 }
 
-/// A slice of a closed loop, and the pause after it.
+/// Applies a slice of a closed loop, and then pauses.
 fn of_users(
     replicate: &Replicate<'_>,
     sweep: &Sweep,
@@ -312,8 +313,8 @@ fn of_users(
     let result = fathometer_load::run(options, replicate.clock, shared.interrupted, &mut |_| {})?;
     let window = window_of(&result, replicate.clock);
     let mut slice = Slice::of(SliceLoad::Users(users), &result, replicate, window);
-    // Users without pauses always have an exchange in flight: their number is throughput times latency (Little 1961), unless
-    // exchanges take longer than the slice.
+    // By Little's Law (1961), the number of users without pauses is throughput times latency, unless exchanges take
+    // longer than the slice.
     let seen = slice.figures.get("littles_load_factor").copied();
     if let Some(seen) = seen.filter(|_| !replicate.levels.has_pauses()) {
         slice.put("users_seen_pct", 100.0 * seen / f64::from(users));
@@ -328,7 +329,7 @@ fn of_users(
     Ok(slice)
 }
 
-/// A slice of batches, with the time without load around them.
+/// Applies a slice of batches, with the time without load before and after them.
 fn of_batches(
     replicate: &Replicate<'_>,
     batches: &Batches,
@@ -346,7 +347,7 @@ fn of_batches(
     let mut options = Options {
         users: Users::Open {
             arrivals: Arrivals::constant(rate).in_batches(size),
-            // Enough connections for a batch that begins before the previous batch is complete.
+            // The number of connections is sufficient for a batch that begins before the previous batch is complete.
             connections: 2 * size.get(),
         },
         limit: Limit::Exchanges(u64::from(count) * u64::from(size.get())),
@@ -363,7 +364,7 @@ fn of_batches(
     rest(AROUND_BATCHES, shared.interrupted);
     let after = access.host_cpu();
     let mut slice = Slice::of(SliceLoad::Batch(size), &result, replicate, (from, to));
-    // The rate is over the time until the next batch would begin.
+    // The rate is the number of exchanges divided by the time until the next batch would begin.
     let completed = result.measured.ended.completed;
     slice.put(
         "exchanges_per_s",
@@ -373,8 +374,9 @@ fn of_batches(
     Ok(slice)
 }
 
-/// The pseudo-medians over the slices of each load, as in `exchanges_per_s_of_8_users` and
-/// `cpu_us_per_exchange_of_batches_of_64`. The replicate is invalid if less than half of the slices of a load are valid.
+/// Returns the pseudo-medians over the slices of each load, as in `exchanges_per_s_of_8_users` and
+/// `cpu_us_per_exchange_of_batches_of_64`. The replicate is invalid if less than half of the slices of a load are
+/// valid.
 fn centres(slices: &[Slice], validity: &mut Validity) -> BTreeMap<String, f64> {
     let mut by_load: BTreeMap<String, Vec<&Slice>> = BTreeMap::new();
     for slice in slices {
@@ -431,7 +433,7 @@ mod tests {
             slice(8, 82.0, &[]),
         ];
         let found = centres(&slices, &mut validity);
-        // The pairwise means of 10, 12 and 90 are 10, 11, 12, 50, 51 and 90.
+        // The pairwise means of 10, 12 and 90 are 10, 11, 12, 50, 51 and 90, so the pseudo-median is 31.
         assert_eq!(found["exchanges_per_s_of_1_users"], 31.0);
         assert_eq!(found["exchanges_per_s_of_8_users"], 81.0);
         assert!(validity.is_valid());
@@ -460,14 +462,14 @@ mod tests {
         let ms = |count| Ok(Duration::from_millis(count));
         let lacking = || {
             Err(Error::BadAnswer {
-                what: "processor time of a control group",
+                what: "CPU time of a control group",
             })
         };
         let of = |before, after, exchanges| {
             let mut slice = slice(1, 10.0, &[]);
             slice.load = SliceLoad::Batch(NonZeroU32::new(20).unwrap());
             slice.put_time_of_batches(before, after, exchanges);
-            // A long replicate has no readings of the probes near these batches.
+            // A long replicate may have no probe readings near these batches.
             slice.read_processor(&Samples::default(), 1.0);
             (
                 slice.figures.get("cpu_us_per_exchange").copied(),

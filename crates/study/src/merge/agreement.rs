@@ -41,7 +41,7 @@ pub(super) fn check(parts: &[Part]) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// The differences of two runs in the properties that all parts of one run share.
+/// Returns the differences between two runs in the properties that must be equal in all parts of one run.
 fn differences(one: &RunInfo, other: &RunInfo) -> Vec<String> {
     let build = |info: &RunInfo| {
         let build = info.build.as_ref().filter(|build| !build.sha256.is_empty());
@@ -51,7 +51,7 @@ fn differences(one: &RunInfo, other: &RunInfo) -> Vec<String> {
     match (build(one), build(other)) {
         (Some(one), Some(other)) if one.0 == other.0 => {}
         (Some(one), Some(other)) => differences.push(format!("build is {} and {}", one.1, other.1)),
-        _ => differences.push("one of them does not record its build".to_owned()),
+        _ => differences.push("one of the runs does not record its build".to_owned()),
     }
     let common = |info: &RunInfo| {
         let mut common = BTreeMap::from([
@@ -61,7 +61,8 @@ fn differences(one: &RunInfo, other: &RunInfo) -> Vec<String> {
         ]);
         let files = info.study_files.iter();
         common.extend(files.map(|(name, hash)| (format!("the study's {name}"), hash.clone())));
-        // Includes inputs that only one run has: a machine without a server's program would leave out its cells.
+        // An input that only one run has is also a difference: a machine without a server's program would leave out its
+        // cells.
         common.extend(info.data.clone());
         common
     };

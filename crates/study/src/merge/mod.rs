@@ -1,7 +1,7 @@
-//! One run from the runs of several machines that shared a study.
+//! Merges the runs of several machines that shared a study into one run.
 //!
-//! The result depends only on the set of runs, not on their order: parts are sorted by rank. Neither this machine nor the
-//! time of the merge is recorded. Each record keeps the machine that measured it.
+//! The result depends only on the set of runs, not on their order: parts are sorted by rank. The merged run contains no
+//! data about this machine or the time of the merge. Each record still names the machine that measured it.
 
 mod agreement;
 mod part;
@@ -27,7 +27,7 @@ use crate::spec::folder_of;
 /// The result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
-    /// The ranks without a run.
+    /// The ranks whose runs are missing.
     pub missing: Vec<u32>,
     /// The ranks whose runs are not finished.
     pub unfinished: Vec<u32>,
@@ -36,12 +36,12 @@ pub struct Merged {
 }
 
 impl Merged {
-    /// Whether the run has all replicates that the study planned.
+    /// Whether the merged run has all replicates that the study planned.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty() && self.unfinished.is_empty() && self.cells_without_figures == 0
     }
 
-    /// The gaps of the merged run, one line each.
+    /// Returns the gaps of the merged run, one line each.
     pub fn problems(&self) -> Vec<String> {
         let list = |ranks: &[u32]| {
             let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
@@ -85,7 +85,8 @@ pub fn merge(folders: &[PathBuf], output: &Path) -> Result<Merged, MergeError> {
     let files = StudyFiles::of_run(&parts[0].folder, &info)?;
     let folder = RunFolder::create(output.to_owned())?;
     write(&folder, &parts, &info, files.as_ref()).inspect_err(|_| {
-        // The folder has only copies. The error above is more informative than an error of the removal.
+        // The folder contains only copies, so it can be removed. If the removal fails, the error above is still more
+        // informative.
         let _ = fs::remove_dir_all(output);
     })?;
     let unfinished = parts.iter().filter(|part| part.info.finished.is_none());
@@ -96,7 +97,7 @@ pub fn merge(folders: &[PathBuf], output: &Path) -> Result<Merged, MergeError> {
     })
 }
 
-/// Writes the new run. `run.json` is written last, so that an incomplete copy is not a run.
+/// Writes the new run. `run.json` is written last, so that a folder with an incomplete copy is not a run.
 fn write(
     folder: &RunFolder,
     parts: &[Part],
@@ -125,8 +126,8 @@ fn write(
     Ok(())
 }
 
-/// Copies a replicate's folder, without links and special files, which runs do not have. A replicate whose server did not
-/// start may have no folder.
+/// Copies a replicate's folder. Symbolic links and special files are skipped, because runs have none. A replicate whose
+/// server did not start may have no folder.
 fn copy(from: &Path, to: &Path) -> Result<(), MergeError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -150,7 +151,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), MergeError> {
     Ok(())
 }
 
-/// The number of cells that have records, but no valid record.
+/// Returns the number of cells that have records, but no valid record.
 fn without_figures(parts: &[Part]) -> usize {
     let mut cells: BTreeMap<String, bool> = BTreeMap::new();
     for record in parts.iter().flat_map(|part| &part.records) {

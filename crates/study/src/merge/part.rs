@@ -1,4 +1,4 @@
-//! The run of one of several machines, and the errors of a merge.
+//! Reads the run of one of several machines. Defines the errors of a merge.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -10,13 +10,13 @@ use crate::files::FilesError;
 use crate::run_folder::{OpenError, WriteError};
 use crate::spec::{SpecError, folder_of};
 
-/// Why runs cannot be merged. The new run's folder is then removed.
+/// The reason why runs cannot be merged. The new run's folder is then removed.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
     /// A run cannot be read.
     #[error(transparent)]
     Read(#[from] fathometer_analysis::Error),
-    /// A run is not a share.
+    /// A run is not a share of a study.
     #[error(
         "{folder} is not a run of one of several machines: only runs of `fathometer study --ranks` can be merged",
         folder = folder.display()
@@ -83,7 +83,7 @@ pub enum MergeError {
     },
 }
 
-/// The run of one machine.
+/// The run of one machine, which is a part of the merged run.
 pub(super) struct Part {
     pub(super) folder: PathBuf,
     pub(super) info: RunInfo,
@@ -93,7 +93,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Reads a run and checks that it is a share.
+    /// Reads a run, and checks that it is a share of a study.
     pub(super) fn load(folder: &Path) -> Result<Part, MergeError> {
         let info = Run::load(folder)?.info;
         let share = info.share.clone().ok_or_else(|| MergeError::NotAShare {
@@ -134,7 +134,7 @@ impl Part {
         })
     }
 
-    /// The machine, in the form of the merged run.
+    /// Returns the description of the machine for the merged run.
     pub(super) fn machine(&self) -> MeasuringMachine {
         MeasuringMachine {
             share: self.share.clone(),
@@ -146,7 +146,7 @@ impl Part {
     }
 }
 
-/// Whether a record's folder has the form `cells/BLOCK/LEVELS/rN` and cannot lead out of the run's folder.
+/// Whether a record's folder has the form `cells/BLOCK/LEVELS/rN`, which is always inside the run's folder.
 fn is_attempt_folder(folder: &str) -> bool {
     let path = Path::new(folder);
     path.starts_with("cells")

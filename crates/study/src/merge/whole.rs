@@ -6,7 +6,7 @@ use super::part::Part;
 use crate::share;
 use crate::spec::folder_of;
 
-/// The description of the whole run.
+/// Returns the description of the merged run.
 pub(super) fn merged_info(parts: &[Part]) -> RunInfo {
     let first = &parts[0].info;
     let mut info = first.clone();
@@ -33,11 +33,11 @@ pub(super) fn merged_info(parts: &[Part]) -> RunInfo {
     info
 }
 
-/// The number of replicates that all machines together had to measure.
+/// Returns the total number of replicates that the study planned for all machines.
 fn planned(parts: &[Part]) -> u64 {
     let share = &parts[0].share;
     match parts.len() == share.ranks as usize {
-        // Without the replicates of cells that no machine can run.
+        // The replicates of cells that no machine can run are not counted.
         true => parts
             .iter()
             .filter_map(|part| part.info.replicates_planned)
@@ -46,7 +46,7 @@ fn planned(parts: &[Part]) -> u64 {
     }
 }
 
-/// The cells that no machine measured.
+/// Returns the cells that every machine left out.
 fn left_out_by_all(parts: &[Part]) -> Vec<LeftOut> {
     let is_out = |part: &Part, cell: &LeftOut| {
         let mut left_out = part.info.left_out.iter();
@@ -57,7 +57,8 @@ fn left_out_by_all(parts: &[Part]) -> Vec<LeftOut> {
     left_out
 }
 
-/// The notes of all parts, and notes about the merged run. A note that not all parts have is shown with the machine's rank.
+/// Returns the notes of all parts, and notes about the merged run. If a note is not in all parts, the rank of its
+/// machine precedes the note.
 fn notes(parts: &[Part]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     for part in parts {
@@ -120,7 +121,7 @@ fn merged_ranks_missing(parts: &[Part]) -> Vec<u32> {
         .collect()
 }
 
-/// Notes about parts that ran at the same time on the same machine and may have disturbed each other.
+/// Returns notes about parts that ran at the same time on the same machine and may have disturbed each other.
 fn on_one_kernel(parts: &[Part]) -> Vec<String> {
     let mut notes = Vec::new();
     for (place, one) in parts.iter().enumerate() {

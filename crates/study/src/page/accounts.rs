@@ -1,11 +1,11 @@
-//! CPU time of both hosts in one replicate, in nanoseconds, and as Fujinoki et al. (2003) measured it: in
-//! percent, every 100 ms.
+//! Measures the CPU time of both hosts in one replicate, in nanoseconds. Also measures it as Fujinoki et al. (2003)
+//! did: in percent, every 100 ms.
 //!
-//! A host's CPU time is that of the threads that work for it: the threads of its program (the client's event
-//! loop, or the threads of the origin, including HTTP/3), and the process that receives its packets from the path,
-//! which runs the host's TCP for incoming packets. Sending is charged to the thread that sends. Not included
-//! are the threads of the path, which stand for the network, and work of the kernel's own timers, which may run
-//! on any thread.
+//! A host's CPU time is the sum over the threads of its program and the process that receives its packets from the
+//! path. The threads of the program are the client's event loop, or the threads of the origin, including HTTP/3. The
+//! receiving process runs the host's TCP for incoming packets. Sending is charged to the thread that sends. Not
+//! included are the threads of the path, which represent the network, and the kernel's timers, which may run on any
+//! thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use fathometer_lab::hosts::Side;
 /// The sampling interval of the paper.
 pub(super) const PERIOD: Duration = Duration::from_millis(100);
 
-/// A reading below this value, in percent, counts as zero: the paper's readings were whole numbers.
+/// The smallest reading, in percent, that is not rounded down to zero: the paper's readings were whole numbers.
 const ZERO: f64 = 0.5;
 
 /// CPU accounting of both hosts.
@@ -31,20 +31,20 @@ pub(super) struct Accounts {
     is_over: AtomicBool,
 }
 
-/// The account of one thread.
+/// The CPU time account of one thread.
 #[derive(Debug)]
 struct Entry {
     side: Side,
     part: Part,
     clock: ThreadClock,
-    /// The CPU time of the thread before its account was opened.
+    /// The thread's CPU time at the instant at which its account was opened.
     opened: Duration,
-    /// The CPU time of the thread since its account was opened, at the last reading.
+    /// The thread's CPU time since its account was opened, at the last reading.
     used: Duration,
     is_closed: bool,
 }
 
-/// The work of a thread for its host.
+/// The kind of work that a thread does for its host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// Runs the program.
@@ -63,7 +63,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// The total CPU time.
+    /// Returns the total CPU time.
     pub(super) fn total(self) -> Duration {
         self.program + self.network
     }
@@ -74,9 +74,9 @@ impl Used {
 pub(super) struct Reading {
     /// The end of the period.
     pub(super) at: Instant,
-    /// The client's host.
+    /// The utilisation of the client's host.
     pub(super) client_pct: f64,
-    /// The server's host.
+    /// The utilisation of the server's host.
     pub(super) server_pct: f64,
 }
 
@@ -90,7 +90,7 @@ impl Reading {
 }
 
 impl Accounts {
-    /// Adds a thread to a host's account from now on.
+    /// Opens an account of a thread for a host. CPU time counts from this call.
     pub(super) fn open(&self, side: Side, part: Part, clock: ThreadClock) {
         let Some(opened) = clock.read() else { return };
         self.lock().push(Entry {
@@ -103,7 +103,7 @@ impl Accounts {
         });
     }
 
-    /// Closes the account of the calling thread; its CPU time so far still counts.
+    /// Closes the account of the calling thread. Its CPU time until this call still counts.
     pub(super) fn close_current(&self) {
         let current = ThreadClock::current();
         for entry in self.lock().iter_mut().filter(|e| e.clock == current) {
@@ -112,7 +112,7 @@ impl Accounts {
         }
     }
 
-    /// CPU time of a host so far.
+    /// Returns the CPU time that a host has used since the accounts were opened.
     pub(super) fn used(&self, side: Side) -> Used {
         let mut used = Used::default();
         for entry in self.lock().iter_mut().filter(|e| e.side == side) {
@@ -125,7 +125,7 @@ impl Accounts {
         used
     }
 
-    /// Takes readings until [`Accounts::end`] is called; the last reading is at the end of the current period. Readings
+    /// Takes readings until [`Accounts::end`] is called. The last reading is at the end of the current period. Readings
     /// are at least one period apart.
     pub(super) fn sample(&self, clock: Clock) -> Vec<Reading> {
         let mut readings: Vec<Reading> = Vec::new();
@@ -174,12 +174,12 @@ impl Entry {
     }
 }
 
-/// The paper's accumulated utilisation: the sum of the readings.
+/// Returns the accumulated utilisation, which the paper defines as the sum of the readings.
 pub(super) fn accumulated(readings: &[Reading], side: Side) -> f64 {
     readings.iter().map(|reading| reading.of(side)).sum()
 }
 
-/// The number of the reading, counted from 1, from which on utilisation is zero.
+/// Returns the number of the first reading, counted from 1, from which utilisation is always zero.
 pub(super) fn zero_at(readings: &[Reading], side: Side) -> usize {
     let busy = readings
         .iter()
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(used.network, Duration::ZERO);
         assert!(used.program >= Duration::from_millis(30), "{used:?}");
         assert_eq!(accounts.used(Side::Client), Used::default());
-        // One percent of a 100 ms reading is one millisecond.
+        // One percent of a period of 100 ms is 1 ms.
         let sum = accumulated(&readings, Side::Server) / 1e3;
         assert!(
             sum > 0.0 && sum <= used.total().as_secs_f64() * 1.001,

@@ -1,4 +1,4 @@
-//! The packets of one replicate: its captures, and the accounting of the packets.
+//! Reads the packets of one replicate from its captures, and accounts for them.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,16 +10,17 @@ use fathometer_packets::{Accounting, CaptureError, Options, account_each};
 use crate::experiment::ReplicateError;
 use crate::run_folder::WriteError;
 
-/// The minimum length of a stall: a gap on a connection that a delayed acknowledgement ends. Linux delays by at least
-/// 40 ms, BSD by up to 200 ms.
+/// The minimum length of a stall, a gap on a connection that a delayed acknowledgement ends. Linux delays
+/// acknowledgements by at least 40 ms, BSD by up to 200 ms.
 pub(super) const STALL: Duration = Duration::from_millis(35);
 
 /// The capture with the packets of all taps, for the accounting.
 pub(super) const TAPS: &str = "taps.pcapng";
-/// The capture of the client's tap, for other programs: in a capture of both taps, they would count each packet twice.
+/// The capture of the client's tap, for other programs. In a capture of both taps, these programs would count each
+/// packet twice.
 pub(super) const CAPTURE: &str = "capture.pcapng";
 
-/// Accounts for the packets of all taps, and writes those of the client's tap to `client` if given.
+/// Accounts for the packets of all taps. Writes the packets of the client's tap to `client`, if it is given.
 pub(super) fn account(taps: &Path, client: Option<&Path>) -> Result<Accounting, ReplicateError> {
     let options = Options {
         idle_threshold: STALL,

@@ -10,7 +10,7 @@ use fathometer_tls::Version;
 
 use crate::factor::{AnyFactor, Factor, parsed, unless};
 
-/// All factors of page studies, besides those of all studies.
+/// All factors of page studies. The factors of all kinds of studies are not included.
 pub(super) static FACTORS: &[&dyn AnyFactor] = &[
     &RTT,
     &RATE,
@@ -145,11 +145,11 @@ pub(super) static QUICKACK: Factor<Option<bool>> = Factor::words(
 )
 .or("off");
 
-/// The TLS settings of connections, if the policy uses TLS.
+/// The TLS settings of connections; used if the policy has TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TlsLevel {
     pub(super) version: Version,
-    /// Whether the client has a session of an earlier visit to resume.
+    /// Whether the client has a session of an earlier visit, which it can resume.
     pub(super) resumes: bool,
     /// Whether the client sends its first requests as early data (0-RTT).
     pub(super) early_data: bool,
@@ -194,7 +194,7 @@ pub(super) static BUFFER: Factor<u64> = Factor::text(
 )
 .or("1024");
 
-/// The level `head`: HTTP/1.0 validates embedded files with HEAD requests.
+/// The level `head`: clients with HTTP/1.0 validate embedded files with HEAD requests.
 pub(super) static METHOD: Factor<bool> = Factor::words(
     "method",
     "How HTTP/1.0 validates: conditional GET, or HEAD of every embedded file.",
@@ -210,7 +210,7 @@ pub(super) static LIMIT: Factor<Option<u32>> = Factor::text(
 )
 .or("none");
 
-/// The level `full`: both halves of a connection are closed at once.
+/// The level `full`: the server closes both directions of a connection at the same time.
 pub(super) static CLOSE: Factor<bool> = Factor::words(
     "close",
     "How the embedded origin closes a connection: one half after the other, or both at once.",
@@ -315,7 +315,7 @@ pub(super) static CHANGED: Factor<u32> = Factor::text(
 )
 .or("0");
 
-/// The level `cold`: none of the requested files is in the server's memory.
+/// The level `cold`: none of the requested files is in the server's page cache.
 pub(super) static PAGE_CACHE: Factor<bool> = Factor::words(
     "page_cache",
     "Workloads of sets: whether the requested files are in memory before the visit.",
@@ -330,7 +330,7 @@ pub(super) static PACKAGES: Factor<Making> = Factor::words(
 )
 .or("made");
 
-/// A level as a number; `None` if the profile's value is kept.
+/// Parses a level as a number. Returns `None` if the value of the profile is used.
 fn number(level: &str) -> Result<Option<f64>, String> {
     match level {
         "path" => Ok(None),

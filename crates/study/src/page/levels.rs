@@ -1,4 +1,4 @@
-//! The meaning of the levels of a page study's factors.
+//! Converts the levels of a page study's factors into settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use fathometer_quic_sockets::UdpOffload;
 /// The parsed levels of a cell.
 pub(super) struct Levels<'a> {
     pub(super) page: &'a PageSite,
-    /// The sets of files that are retrieved one after another, if the workload has no page; or the page's base file, if
-    /// only this file is retrieved.
+    /// The sets of files that are retrieved one after another, if the workload has no page. A page's base file alone,
+    /// if only this file is retrieved.
     pub(super) sets: Vec<Arc<PageList>>,
-    /// The site at the time of the measured visit, which may differ from that of the earlier visit.
+    /// The site at the time of the measured visit. It may differ from the site at the earlier visit.
     pub(super) site: &'a SiteVersion,
-    /// Whether the visit starts with a cold cache: none of the requested files is in the server's memory.
+    /// Whether the visit starts with a cold page cache: none of the requested files is in the server's memory.
     pub(super) cold: bool,
     /// The packages that the server offers.
     pub(super) packages: Packages,
@@ -43,7 +43,7 @@ pub(super) struct Levels<'a> {
     pub(super) congestion: Option<String>,
     pub(super) quick_ack: Option<bool>,
     pub(super) udp_offload: UdpOffload,
-    /// The window of each stream of the HTTP/3 client in bytes; `None` for the window that browsers use.
+    /// The window of each stream of the HTTP/3 client in bytes; `None` for the usual window of browsers.
     pub(super) h3_window: Option<u32>,
 }
 
@@ -71,10 +71,10 @@ impl<'a> Levels<'a> {
             _ => page.sets_of(setup.replicate, factors::SETS.of(cell)?),
         };
         let site = page.version(factors::CHANGED.of(cell)?).ok_or_else(|| {
-            let reason = "no version of the site with this number of changed files was made";
+            let reason = "no version of the site with this number of changed files was built";
             LevelError::new("changed", cell.level("changed"), reason)
         })?;
-        // Pacing imitates the machines of the paper's time, so that the era `today` has no pacing.
+        // Pacing imitates the machines of the paper's time, so it is not used with the era `today`.
         let period_pace = factors::PACE.of(cell)? && cell.level("era") != "today";
         let (service_time, connection_time) = match &setup.definition.embedded {
             Some(embedded) if period_pace => embedded.pace(cell.level("path")),
@@ -113,8 +113,8 @@ impl<'a> Levels<'a> {
         })
     }
 
-    /// The levels for the retrieval that fills a cache or a session store before the measured visit: a plain policy at full
-    /// speed, on the original site.
+    /// Returns the levels for the retrieval that fills a cache or a session store before the measured visit: a policy
+    /// without special features, at full speed, on the original site.
     pub(super) fn plain(&self) -> Levels<'a> {
         Levels {
             site: &self.page.first,
@@ -124,7 +124,8 @@ impl<'a> Levels<'a> {
             policy: Policy {
                 pipeline: None,
                 ranges: false,
-                // A session ticket is valid for one connection: open as many connections as will resume a session.
+                // Each connection that will resume a session needs its own session ticket. So this retrieval opens as
+                // many connections.
                 connections: match self.tls.resumes {
                     true => self.policy.connections,
                     false => 1,
@@ -147,7 +148,7 @@ impl<'a> Levels<'a> {
     }
 }
 
-/// The packages of the server: only the kind that this policy requests.
+/// Returns the server's packages, only of the kind that this policy requests.
 fn packages(
     cell: &Cell,
     bundle: Option<Bundle>,
@@ -156,7 +157,8 @@ fn packages(
     let making = factors::PACKAGES.of(cell)?;
     let (making, format) = match bundle {
         None => return Ok(Packages::default()),
-        // Only the client's request states which files the client lacks.
+        // Only the client's request lists the files that the client already has, so packages of this kind are built on
+        // request.
         Some(Bundle::PackageDelta) => (Making::OnTheFly, Bundle::PackageDelta),
         Some(bundle) => (making, bundle),
     };
@@ -177,7 +179,7 @@ fn packages(
             .collect::<String>()
             .parse()
             .expect("the paths of a site are targets"),
-        // Files do not change during a replicate, so packages need no check.
+        // Files do not change during a replicate, so the freshness of packages is not checked.
         fresh: Duration::from_secs(3600),
         ..Packages::default()
     })
@@ -201,7 +203,8 @@ fn options(
         None => Http2Windows::default(),
         Some(stream_window) => Http2Windows {
             stream_window,
-            // The connection's window must not limit a single stream.
+            // The window of the connection must not limit a single stream, so it is at least as large as the window of
+            // a stream.
             connection_window: stream_window.max(65_535),
             ..Http2Windows::default()
         },
@@ -209,7 +212,7 @@ fn options(
     Ok(Options {
         host: client.host.clone(),
         flush,
-        // HTTP/1.0 has only dates as validators; the paper's HTTP/1.0 client is the only client without a cache.
+        // HTTP/1.0 has only dates as validators. The paper's HTTP/1.0 client is the only client without a cache.
         revalidation: match (old, head) {
             (true, true) => Revalidation::Head,
             (true, false) => Revalidation::Date,

@@ -23,12 +23,12 @@ use fathometer_lab::server::ServerReport;
 use fathometer_lab::wire::RING_FULL;
 use fathometer_load::client::LoopStatistics;
 
-/// The number of CPU readings that become metrics, to draw the paper's figures. The replicate's folder has all
-/// readings.
+/// The maximum number of CPU readings that become metrics for drawing the paper's figures. The replicate's folder
+/// contains all readings.
 const MOST_READINGS: usize = 20;
 
-/// Checks that the hosts received every packet. The hosts of a page study have no limits, so that a full ring
-/// means that this machine was late, not that a host was busy.
+/// Checks that the hosts received every packet. The hosts of a page study have no limits. So a full ring means that
+/// this machine was late, not that a host was busy.
 pub(super) fn judge_rings(certificate: &PathCertificate, validity: &mut Validity) {
     for (host, direction) in [("server", &certificate.up), ("client", &certificate.down)] {
         if let Some(lost) = direction.drops.get(RING_FULL) {
@@ -39,7 +39,7 @@ pub(super) fn judge_rings(certificate: &PathCertificate, validity: &mut Validity
     }
 }
 
-/// Checks the validity of a replicate, except for the path.
+/// Checks the validity of a replicate. The path is checked elsewhere.
 pub(super) fn judge(
     retrieval: &Retrieval,
     statistics: &LoopStatistics,
@@ -68,7 +68,7 @@ pub(super) fn judge(
         .find(|exchange| exchange.status.is_some_and(|status| status >= 400));
     if let Some(exchange) = refused {
         validity.invalidate(format!(
-            "{} was answered with {}",
+            "{} was answered with status {}",
             exchange.target,
             exchange.status.unwrap_or_default()
         ));
@@ -104,7 +104,7 @@ pub(super) fn judge_bundle(policy: Policy, retrieval: &Retrieval, validity: &mut
     }
 }
 
-/// Invalidates the replicate if its level resumes sessions or sends early data, but connections did not.
+/// Invalidates the replicate if its level requires resumed sessions or early data, but some connections lack them.
 pub(super) fn judge_resumption(
     level: TlsLevel,
     connections: &[ConnectionRecord],
@@ -133,7 +133,7 @@ pub(super) fn judge_resumption(
     }
 }
 
-/// The period in which the server was active, from the path's capture.
+/// Returns the period in which the server was active, from the path's capture.
 pub(super) fn service_period(
     capture: &Path,
     retrieval: &Retrieval,
@@ -144,7 +144,7 @@ pub(super) fn service_period(
         return Ok(None);
     };
     let last_byte = retrieval.exchanges.iter().filter_map(|e| e.last_byte).max();
-    // Captures have wall-clock time stamps.
+    // The time stamps of captures are wall-clock times.
     let stamp = |at: Instant| clock.realtime_of(at).as_nanos() as u64;
     let times = stamp(ready)..=last_byte.map_or(u64::MAX, stamp);
     fathometer_packets::service_period_of_file(capture, times).map_err(|error| {
@@ -155,8 +155,8 @@ pub(super) fn service_period(
     })
 }
 
-/// Adds response times as Fujinoki et al. define them: at the client from its first completed read to its last, at the
-/// server from the first request's arrival to the last packet of the last file.
+/// Adds response times as defined by Fujinoki et al. At the client, from the first completed read to the last completed
+/// read. At the server, from the arrival of the first request to the last packet of the last file.
 pub(super) fn add_responses(
     metrics: &mut BTreeMap<String, f64>,
     retrieval: &Retrieval,
@@ -190,7 +190,7 @@ pub(super) fn add_storage(
     }
 }
 
-/// Adds the times from the first connection attempt until files were usable.
+/// Adds the times from the first connection attempt to the instants at which files were usable.
 pub(super) fn add_usable(metrics: &mut BTreeMap<String, f64>, retrieval: &Retrieval) {
     let Some(start) = retrieval.connections.first().map(|c| c.opened) else {
         return;
@@ -233,7 +233,7 @@ pub(super) fn add_processor(
     }
 }
 
-/// Adds the metrics of a retrieval to those of its packets.
+/// Adds the metrics of a retrieval to the metrics of its packets.
 pub(super) fn add(
     metrics: &mut BTreeMap<String, f64>,
     retrieval: &Retrieval,
@@ -309,7 +309,7 @@ pub(super) fn add(
     );
     put("flushes", f64::from(retrieval.counters.flushes()));
     put("flushes_timer", f64::from(retrieval.counters.flushes_timer));
-    // Responses that the server passed to its kernel, but that the client did not receive completely.
+    // The number of responses that the server passed to its kernel, but that the client did not receive completely.
     if let Some(served) = served {
         put(
             "responses_lost",
@@ -349,8 +349,8 @@ pub(super) fn add(
     }
 }
 
-/// Adds the bytes of the header sections of all exchanges, on the wire and before compression. Without compression both are
-/// equal.
+/// Adds the bytes of the header sections of all exchanges, on the wire and before compression. Without compression, the
+/// two numbers are equal.
 fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
     let sum = |bytes: &dyn Fn(&ExchangeRecord) -> Bytes| -> f64 {
         exchanges.iter().map(|e| bytes(e).as_f64()).sum()
@@ -369,7 +369,7 @@ fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
         let kept = (up + down) / (plain_up + plain_down);
         put("header_saved_pct", 100.0 * (1.0 - kept));
     }
-    // Compression of repeated fields shows only after a page's first request.
+    // Repeated fields are compressed only from the second request of a page.
     let later = || exchanges.iter().skip(1).filter(|e| !e.pushed);
     let (wire, plain) = later().fold((0.0, 0.0), |(wire, plain), e| {
         let fields = e.request_fields.unwrap_or(e.request_head);
@@ -380,7 +380,7 @@ fn add_headers(put: &mut impl FnMut(&str, f64), exchanges: &[ExchangeRecord]) {
     }
 }
 
-/// Adds the cost of the handshakes until requests could be sent: round trips, bytes and time.
+/// Adds the cost of the handshakes before the first request: round trips, bytes and time.
 fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     let connections = &retrieval.connections;
     put("connections_opened", connections.len() as f64);
@@ -405,7 +405,7 @@ fn add_handshakes(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     }
 }
 
-/// Adds the metrics of alternative services, if the policy uses them: the number of exchanges over HTTP/3, and the time
+/// Adds the metrics of alternative services if the policy uses them: the number of exchanges over HTTP/3, and the time
 /// from the first connection to the announcement.
 fn add_services(put: &mut impl FnMut(&str, f64), retrieval: &Retrieval) {
     let connections = &retrieval.connections;
@@ -460,8 +460,8 @@ pub(super) fn add_datagrams(
     }
 }
 
-/// Counts idle gaps that a delayed acknowledgement ended, before the page was complete. In the capture, the
-/// client's acknowledgement appears at once, the server's one round trip later.
+/// Counts idle gaps, before the page was complete, that a delayed acknowledgement ended. In the capture, the client's
+/// acknowledgement appears immediately, but the server's acknowledgement appears one round trip later.
 pub(super) fn stalls(
     accounting: &Accounting,
     retrieval: &Retrieval,
@@ -471,7 +471,7 @@ pub(super) fn stalls(
     let Some(complete) = retrieval.milestones.page_complete else {
         return 0;
     };
-    // Captures have wall-clock time stamps.
+    // The time stamps of captures are wall-clock times.
     let complete = clock.realtime_of(complete);
     accounting
         .idle_gaps
@@ -509,7 +509,7 @@ mod tests {
         );
     }
 
-    /// A connection that resumed a session or not, with the answer to its early data.
+    /// Returns a connection that did or did not resume a session, with the answer to its early data.
     fn connection(resumed: bool, early_data: Option<bool>) -> ConnectionRecord {
         ConnectionRecord {
             connection: 0,

@@ -1,11 +1,11 @@
 //! Page studies: a replicate builds a laboratory, retrieves a page or sets of files, counts the packets, and
 //! removes the laboratory.
 //!
-//! `factors` declares what a page study can vary, and `levels` defines the meaning of a cell's levels. `site` has the
-//! files to retrieve, `path` the path, `serving` the server, and `storage` prepares the server's page cache.
-//! `replicate` runs a replicate: `retrieving` is its client, `security` has the TLS settings of both sides, `quic` has the
-//! settings of HTTP/3, `accounts` measures the hosts' CPU time, `capture` counts the packets, and `metrics`
-//! extracts the metrics.
+//! The module `factors` declares the factors of a page study, and `levels` converts a cell's levels into settings.
+//! `site` provides the files to retrieve, `path` provides the path, `serving` runs the server, and `storage` prepares
+//! the server's page cache. `replicate` runs a replicate: `retrieving` is its client, `security` contains the TLS
+//! settings of both sides, `quic` contains the settings of HTTP/3, `accounts` measures the hosts' CPU time, `capture`
+//! counts the packets, and `metrics` extracts the metrics.
 
 mod accounts;
 mod capture;
@@ -111,10 +111,11 @@ impl Experiment for PageExperiment {
     }
 }
 
-/// The reason why the cell's server does not support HTTP/3; `None` if it does, or if the policy does not use HTTP/3.
+/// Returns the reason why the cell's server does not support HTTP/3; `None` if it does, or if the policy does not use
+/// HTTP/3.
 ///
-/// Over HTTP/3 a page is served by the embedded origin or by a program that supports HTTP/3. A program has its own
-/// QUIC implementation, which cannot be configured here.
+/// The embedded origin, or a program that supports HTTP/3, serves a page over HTTP/3. A program has its own QUIC
+/// implementation, which cannot be configured here.
 fn unsupported_http3(cell: &Cell, servers: &Servers) -> Option<String> {
     let policy = cell.level("policy").parse::<Policy>().ok()?;
     if !policy.protocol.is_over_quic() {
@@ -137,7 +138,7 @@ fn unsupported_http3(cell: &Cell, servers: &Servers) -> Option<String> {
         })
 }
 
-/// The replicates of a page study, with the files of all its cells.
+/// The replicates of a page study, and the files of all its cells.
 struct Retrievals {
     pages: BTreeMap<String, PageSite>,
 }
@@ -147,7 +148,7 @@ impl Replicates for Retrievals {
         let page = self
             .pages
             .get(setup.cell.level("workload"))
-            .expect("the pages of all cells were made");
+            .expect("the pages of all cells were built");
         replicate::run(shared, setup, page)
     }
 }

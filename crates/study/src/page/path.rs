@@ -1,8 +1,8 @@
-//! The path of a cell: its profile, with the changes of the cell's own factors.
+//! Builds the path of a cell from its profile and the cell's own factors.
 //!
-//! `rtt` (milliseconds), `rate` (Mbit/s), `loss` (percent of the packets of each direction) and `queue`
-//! (packets, or `bdp`) replace the values of the profile in both directions; the level `path` keeps the
-//! profile's value. A study can thus vary one quantity of a path without a file for each value, and plot its results over
+//! `rtt` (milliseconds), `rate` (Mbit/s), `loss` (percent of the packets of each direction) and `queue` (packets, or
+//! `bdp`) replace the values of the profile in both directions. The level `path` leaves the value of the profile
+//! unchanged. A study can thus vary one quantity of a path without a file for each value, and plot its results over
 //! this quantity.
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::factors::{self, QueueLevel};
 use crate::factor::LevelError;
 use crate::spec::Cell;
 
-/// The smallest queue of `queue=bdp`, in packets: it has room for a burst of more than an initial window.
+/// The minimum queue of `queue=bdp`, in packets. It has space for a burst that is larger than an initial window.
 const SMALLEST_QUEUE: u64 = 32;
 
 /// Returns the profile with the cell's changes.
@@ -47,7 +47,7 @@ pub(super) fn profile(cell: &Cell, profile: &Profile) -> Result<Profile, LevelEr
     Ok(path)
 }
 
-/// The bandwidth-delay product in packets of maximum size: the rule of thumb for a router's buffer.
+/// Returns the bandwidth-delay product in packets of maximum size, a rule of thumb for a router's buffer.
 fn packets_of(direction: &DirectionProfile, round_trip: Duration, mtu: u32) -> u32 {
     let product = direction.rate.map_or(0, |rate| (rate * round_trip).0);
     let packets = product.div_ceil(u64::from(mtu));
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(made.down.rate, Bandwidth::bits_per_second(10_000_000));
         let loss = Probability::new(0.001).unwrap();
         assert_eq!(made.up.loss, Some(LossModel::Independent(loss)));
-        // 125,000 bytes per round trip.
+        // The bandwidth-delay product is 125,000 bytes.
         assert_eq!(made.down.queue, Queue::Packets(84));
         let short = profile(&cell(&[("rtt", "1"), ("queue", "bdp")]), &base).unwrap();
         assert_eq!(short.down.queue, Queue::Packets(32));

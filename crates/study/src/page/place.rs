@@ -1,4 +1,4 @@
-//! The host and the replicate for which a server is started.
+//! The environment in which a server is started.
 
 use fathometer_model::Seed;
 use fathometer_sys::Clock;

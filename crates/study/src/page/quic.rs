@@ -1,4 +1,4 @@
-//! HTTP/3 in a laboratory: the settings of its client and its server.
+//! HTTP/3 in a laboratory: the settings of the client and the server.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use fathometer_load::http3_client::ClientSettings as QuicSettings;
 use fathometer_origin::http3::{Service, ServiceOptions};
 use fathometer_quic_sockets::Sockets;
 
-/// The flow-control windows of browsers, in bytes: that of a stream and that of a connection.
+/// The flow-control windows of browsers, in bytes: of a stream, and of a connection.
 const WINDOWS: (Bytes, Bytes) = (Bytes(6 << 20), Bytes(15 << 20));
 
 /// Maximum number of concurrent connections of the server.
 const MOST_OPEN: usize = 1024;
 
-/// The limit of early data, in bytes: the value that QUIC requires (RFC 9001 section 4.6.1).
+/// The limit of early data, in bytes. QUIC requires this value (RFC 9001 section 4.6.1).
 const EARLY_DATA: u32 = u32::MAX;
 
-/// The transport settings of both sides, with the cell's congestion control and initial window.
+/// Returns the transport settings of both sides, with the cell's congestion control and initial window.
 fn transport(levels: &Levels<'_>) -> TransportSettings {
     TransportSettings {
         congestion: match levels.congestion.as_deref() {
@@ -43,12 +43,12 @@ fn transport(levels: &Levels<'_>) -> TransportSettings {
     }
 }
 
-/// The socket settings of both sides.
+/// Returns the socket settings of both sides.
 fn sockets(levels: &Levels<'_>) -> Sockets {
     Sockets::default().offloaded(levels.udp_offload)
 }
 
-/// The client's QUIC settings.
+/// Returns the client's QUIC settings.
 pub(super) fn client(
     levels: &Levels<'_>,
     tls: &Arc<ClientSettings>,
@@ -68,7 +68,7 @@ pub(super) fn client(
     Ok(Arc::new(settings))
 }
 
-/// Starts the embedded origin over HTTP/3; it runs beside the origin over TCP.
+/// Starts the embedded origin over HTTP/3. It runs in addition to the origin over TCP.
 pub(super) fn serve(
     place: &Place<'_>,
     content: Content<'_>,
@@ -80,7 +80,7 @@ pub(super) fn serve(
         let reason = "only the embedded origin serves HTTP/3 here";
         return Err(LevelError::new("policy", &policy, reason).into());
     };
-    // Push and early hints are not used over HTTP/3.
+    // The origin over HTTP/3 uses neither push nor early hints.
     let content = Content {
         push: &Plan::default(),
         early_hints: &Plan::default(),

@@ -1,4 +1,4 @@
-//! One replicate: builds a laboratory, measures a visit, and checks the validity of its figures.
+//! Runs one replicate: builds a laboratory, measures a visit, and checks the validity of its figures.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::experiment::{Figures, Finished, ReplicateError, Setup, Shared, wire_l
 use crate::run_folder::{WriteError, write_lines};
 use crate::spec::Captures;
 
-/// The time limit of a visit, in seconds, on a path for which the study sets no limit.
+/// The default time limit of a visit, in seconds, for paths without a limit in the study.
 const USUAL_DEADLINE_S: u64 = 300;
 
 /// Runs a replicate.
@@ -43,8 +43,8 @@ pub(super) fn run(
     let limits = shared.study.limits.get(cell.level("path"));
     let clock = Clock::start();
     let started = clock.realtime_of(Instant::ZERO).as_secs_f64();
-    // Common random numbers: the path's random events depend only on the path and the replicate's number, so that the
-    // compared policies have the same losses.
+    // Common random numbers: the path's random events depend only on the path and the number of the replicate, so that
+    // all compared policies have the same losses.
     let seed = shared
         .seed
         .stream(cell.level("path"))
@@ -55,7 +55,7 @@ pub(super) fn run(
         .building
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    // Several replicates may have waited for this lock when the user interrupted the run.
+    // The user may have interrupted the run while this replicate waited for the lock.
     if (shared.interrupted)() {
         return Err(ReplicateError::Interrupted);
     }
@@ -89,13 +89,13 @@ pub(super) fn run(
             + Duration::from_secs(limits.map_or(USUAL_DEADLINE_S, |limits| limits.deadline_s)),
     };
     let round_trip = profile.round_trip();
-    // The last acknowledgement may still be delayed: by 40 ms in the kernel, or by a tick of the clock for the client's
-    // acknowledgements.
+    // The last acknowledgement may be delayed by 40 ms in the kernel, or by a tick of the clock that delays the
+    // client's acknowledgements.
     let ack_wait = options
         .client_acks
         .map_or(Duration::from_millis(60), |clock| clock.tick);
     let settle = || {
-        // An interrupted retrieval does not wait for its last packets.
+        // After an interruption, the last packets are not awaited.
         if !(shared.interrupted)() {
             lab.settle(
                 round_trip + ack_wait + Duration::from_millis(20),
@@ -119,8 +119,8 @@ pub(super) fn run(
     if (shared.interrupted)() {
         return Err(ReplicateError::Interrupted);
     }
-    // The records are written before the capture is read: on a full disk the capture is truncated, and a write error here
-    // names the real cause.
+    // The records are written before the capture is read. On a full disk, the capture is truncated, but an error of
+    // this write names the real cause.
     write_records(setup, &levels, retrieval)?;
     if accounts.is_some() {
         write_lines(&setup.folder.join("processors.ndjson"), &readings)?;
@@ -131,7 +131,7 @@ pub(super) fn run(
     let client = setup.folder.join(CAPTURE);
     let accounting = account(&capture, keeps.then_some(client.as_path()))?;
     let period = metrics::service_period(&capture, retrieval, clock)?;
-    // Keep a damaged capture for inspection.
+    // A damaged capture is not removed, so that it can be inspected.
     if !keeps && accounting.integrity == Integrity::Whole {
         std::fs::remove_file(&capture).map_err(|error| WriteError {
             path: capture.clone(),
@@ -181,7 +181,7 @@ pub(super) fn run(
     })
 }
 
-/// The options of the path between the hosts.
+/// Returns the options of the path between the hosts.
 fn wire_options(
     shared: &Shared<'_>,
     setup: &Setup<'_>,
@@ -198,13 +198,13 @@ fn wire_options(
     options.server_receives = study.accounts;
     options.client_receives = study.accounts;
     options.limits = study.limits.get(path).map(wire_limits);
-    // With immediate acknowledgements there are no acknowledgements to delay.
+    // If the client acknowledges immediately, there are no acknowledgements to delay.
     options.client_acks = match levels.quick_ack {
         Some(true) => None,
         _ => setup.era.client_delayed_ack,
     };
-    // Busy-waiting makes a path punctual if it has its own processor. Otherwise it delays other cells, or the processes
-    // that receive packets for the hosts.
+    // If a path has its own processor, busy-waiting makes it punctual. Otherwise busy-waiting delays other cells, or
+    // the processes that receive packets for the hosts.
     let neighbours = study.side_by_side.get(path);
     if study.accounts || neighbours.is_some_and(|&width| width > 1) {
         options.spin = Duration::ZERO;
@@ -212,7 +212,7 @@ fn wire_options(
     options
 }
 
-/// The TCP settings of a host: the era's, with the changes of the cell.
+/// Returns the TCP settings of a host: the settings of the era with the changes of the cell.
 fn settings(setup: &Setup<'_>, levels: &Levels<'_>, side: Side) -> TcpSettings {
     let mut settings = setup.era.settings(side, levels.initial_window);
     if let Some(algorithm) = &levels.congestion {
@@ -221,7 +221,7 @@ fn settings(setup: &Setup<'_>, levels: &Levels<'_>, side: Side) -> TcpSettings {
     settings
 }
 
-/// The client's sockets, with TLS and QUIC if the policy uses them.
+/// Returns the client's sockets, with TLS and QUIC if the policy uses them.
 fn client_sockets(place: &Place<'_>) -> Result<ClientSockets, ReplicateError> {
     let (levels, setup) = (place.levels, place.setup);
     let tls = client_tls(levels, place.access, setup.folder, place.clock)?;
@@ -241,8 +241,8 @@ fn client_sockets(place: &Place<'_>) -> Result<ClientSockets, ReplicateError> {
     })
 }
 
-/// Starts the server. If the measured visit is a second visit, or resumes TLS sessions, the first visit is made now. Returns
-/// the server and the client's cache for the measured visit.
+/// Starts the server. If the measured visit is a second visit, or resumes TLS sessions, first makes the first visit.
+/// Returns the server, and the client's cache for the measured visit.
 fn serve(
     place: &Place<'_>,
     sockets: &ClientSockets,
@@ -263,7 +263,8 @@ fn serve(
         true => filled,
         false => ValidatorCache::default(),
     };
-    // Restart the server: its figures must not include its work for the first visit, and files may have changed since.
+    // The server is restarted, so that its figures exclude its work for the first visit. The files may also have
+    // changed.
     if levels.page.is_sets() {
         serving.stop()?;
         return Ok((Serving::start(place, levels.site)?, cache));
@@ -271,7 +272,8 @@ fn serve(
     Ok((serving, cache))
 }
 
-/// Reads the files of sets into the server's page cache, or evicts them. The replicate is invalid if some cannot be evicted.
+/// Reads the files of sets into the server's page cache, or evicts them. The replicate is invalid if a file cannot be
+/// evicted.
 fn prepare_page_cache(levels: &Levels<'_>, serving: &Serving) -> Result<Validity, ReplicateError> {
     let mut validity = Validity::default();
     if levels.page.is_sets() {
@@ -307,11 +309,11 @@ struct Counters {
     cpu: Option<CpuTimes>,
 }
 
-/// The counts during a visit; `None` for counts that are not available.
+/// The counts during a visit. `None` for a count that is not available.
 struct Counted {
     responses: Option<u64>,
     storage_read: Option<Bytes>,
-    /// The share of processor time that the hypervisor took.
+    /// The share of CPU time that the hypervisor used for other machines (steal time).
     steal_share: Option<f64>,
 }
 
@@ -325,7 +327,7 @@ impl Counters {
         }
     }
 
-    /// The counts from this reading until now.
+    /// Returns the counts from this reading until now.
     fn until_now(self, serving: &Serving) -> Counted {
         let cpu = CpuTimes::read();
         let responses = self.responses.zip(serving.responses());
@@ -341,8 +343,8 @@ impl Counters {
     }
 }
 
-/// Runs the measured visit, and `settle` after it, while another thread samples the accounts. Returns the visit and
-/// the samples.
+/// Runs the measured visit and then `settle`, while another thread samples the accounts. Returns the visit and the
+/// samples.
 fn measure(
     retrieving: &Retrieving<'_>,
     cache: &ValidatorCache,
@@ -353,8 +355,8 @@ fn measure(
     let clock = retrieving.clock;
     std::thread::scope(|scope| {
         let sampling = accounts.map(|accounts| scope.spawn(move || accounts.sample(clock)));
-        // Also dropped if the retrieval panics: the scope waits for the sampling thread, which runs until this is
-        // dropped.
+        // This value is also dropped if the retrieval panics. This matters, because the scope waits for the sampling
+        // thread, which runs until the value is dropped.
         let ending = accounts.map(Ending);
         let retrieved = retrieving.run(cache, accounts, shared.interrupted);
         settle();
@@ -368,7 +370,7 @@ fn measure(
     })
 }
 
-/// Stops the CPU sampling when dropped.
+/// Stops the CPU sampling when it is dropped.
 struct Ending<'a>(&'a Accounts);
 
 impl Drop for Ending<'_> {
@@ -395,7 +397,7 @@ fn write_records(
     Ok(())
 }
 
-/// Invalidates the replicate if the cell sets the congestion control, but the kernel did not accept the algorithm.
+/// Invalidates the replicate if the cell sets the congestion control but the kernel rejected the algorithm.
 fn judge_settings(levels: &Levels<'_>, applied: &[AppliedSettings; 2], validity: &mut Validity) {
     let Some(wanted) = &levels.congestion else {
         return;

@@ -1,4 +1,4 @@
-//! The client of a replicate: it retrieves a page, or one set of files after another.
+//! The client of a replicate. It retrieves a page, or several sets of files one after another.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::levels::Levels;
 use super::place::Place;
 use crate::experiment::ReplicateError;
 
-/// The time limit of the first retrieval, which is made inside the server's host.
+/// The time limit of the first retrieval, which runs inside the server's host.
 const BEFOREHAND: Duration = Duration::from_secs(20);
 
 /// The parameters of a retrieval.
@@ -29,7 +29,7 @@ pub(super) struct Retrieving<'a> {
 }
 
 impl Retrieving<'_> {
-    /// Retrieves the page, or one set after another; each retrieval uses new connections.
+    /// Retrieves the page, or the sets one after another. Each retrieval uses new connections.
     pub(super) fn run(
         &self,
         cache: &ValidatorCache,
@@ -91,11 +91,11 @@ impl Retrieving<'_> {
             }
             Ok::<_, client::ClientError>(all)
         })?;
-        Ok(driven?.expect("there is one visit at least"))
+        Ok(driven?.expect("there is at least one visit"))
     }
 }
 
-/// Fills a cache and a session store with a first retrieval inside the server's host, without the path.
+/// Fills a cache and a session store by a first retrieval inside the server's host, without the path.
 pub(super) fn retrieve_beforehand(
     place: &Place<'_>,
     sockets: &ClientSockets,
@@ -128,7 +128,7 @@ pub(super) fn retrieve_beforehand(
     Ok(retrieval.cache)
 }
 
-/// Merges two consecutive retrievals. Figures that exist only for a page are those of the first retrieval.
+/// Merges two consecutive retrievals. Figures that exist only for a page are taken from the first retrieval.
 fn followed_by(mut first: Retrieval, second: Retrieval) -> Retrieval {
     let connections = first.connections.len() as u32;
     let exchanges = first.exchanges.len() as u32;

@@ -13,11 +13,11 @@ use super::levels::Levels;
 use crate::experiment::ReplicateError;
 use crate::run_folder::WriteError;
 
-/// The number of sessions that a client keeps for resumption. One session per host of a page is enough.
+/// The maximum number of sessions that a client stores for resumption. One session per host of a page is enough.
 const SESSIONS: usize = 64;
 
-/// The server's certificate and key, if the policy uses TLS. They cover the study's host and the host names
-/// over which a policy distributes its files.
+/// Returns the server's certificate and key, if the policy uses TLS. The certificate covers the study's host and the
+/// host names over which a policy distributes its files.
 pub(super) fn credentials(
     levels: &Levels<'_>,
     clock: Clock,
@@ -34,7 +34,7 @@ pub(super) fn credentials(
     }))
 }
 
-/// The client's TLS settings. The client trusts only the certificate authority of this server.
+/// Returns the client's TLS settings. The client trusts only the certificate authority of this server.
 pub(super) fn client_tls(
     levels: &Levels<'_>,
     access: Access<'_>,
@@ -44,7 +44,7 @@ pub(super) fn client_tls(
     let Some(credentials) = access.credentials() else {
         return Ok(None);
     };
-    // The secrets are in the capture's folder, so that Wireshark can decrypt the capture.
+    // The secrets are written to the capture's folder, so that Wireshark can decrypt the capture.
     let path = folder.join("keys.log");
     let key_log = KeyLogFile::open(&path).map_err(|error| WriteError { path, error })?;
     let trusted = Verification::Roots(credentials.roots());

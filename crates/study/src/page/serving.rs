@@ -1,4 +1,4 @@
-//! The server of one replicate: over TCP, and also over QUIC if the policy uses HTTP/3.
+//! Runs the server of one replicate, over TCP, and also over QUIC if the policy uses HTTP/3.
 //!
 //! Sets of files are served from the disk, and each request opens its file again. A page is served from memory.
 //! Packages and archives are stored in a separate folder, which is removed with the server.
@@ -18,7 +18,7 @@ use fathometer_origin::OriginStatistics;
 use fathometer_origin::folder::Bounds;
 use fathometer_origin::http3::Service;
 
-/// Bounds of a cache that keeps nothing between requests: every request opens its file.
+/// The bounds of a cache that stores nothing between requests, so that every request opens its file.
 const NOTHING_KEPT: Bounds = Bounds {
     bytes: 0,
     descriptors: 0,
@@ -76,7 +76,7 @@ impl Serving {
             Some(credentials) if is_ours && levels.policy.protocol.is_over_quic() => {
                 Some(quic::serve(place, content, credentials)?)
             }
-            // Other programs serve HTTP/3 themselves.
+            // Other programs serve HTTP/3 without a separate origin.
             _ => None,
         };
         Ok(Serving {
@@ -86,12 +86,12 @@ impl Serving {
         })
     }
 
-    /// The folder of packages, if packages are stored.
+    /// Returns the folder of packages, if packages are stored.
     pub(super) fn packages_in(&self) -> Option<&Path> {
         self.packages.as_ref().map(Scratch::path)
     }
 
-    /// The number of responses that were completely passed to the kernel so far; `None` if the server is a program.
+    /// Returns the number of responses whose last byte was passed to the kernel; `None` if the server is a program.
     pub(super) fn responses(&self) -> Option<u64> {
         match &self.over_quic {
             Some(service) => Some(service.responses()),
@@ -99,14 +99,14 @@ impl Serving {
         }
     }
 
-    /// The threads of the server; empty if the server is a program.
+    /// Returns the threads of the server; empty if the server is a program.
     pub(super) fn threads(&self) -> Vec<ThreadClock> {
         let over_tcp = self.running.thread();
         let over_quic = self.over_quic.iter().flat_map(Service::threads);
         over_tcp.into_iter().chain(over_quic).collect()
     }
 
-    /// Bytes that these threads have read from storage.
+    /// Returns the number of bytes that these threads have read from storage.
     pub(super) fn storage_read(&self) -> Option<Bytes> {
         let threads = self.threads();
         let read: Option<Vec<Bytes>> = threads.iter().map(|t| t.storage_read()).collect();

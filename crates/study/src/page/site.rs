@@ -1,11 +1,12 @@
 //! The files that a page study retrieves, by workload: a page, or sets of files without a page.
 //!
-//! If the base file of a workload's first page is HTML, the workload is a page: this HTML and the files that it names.
-//! Any other workload consists of sets: each of its pages is a list of files. Replicates take the sets in turn; a replicate
-//! has the same sets in every cell. Sets are served from a disk, because they are used to measure the cost of the disk.
+//! If the base file of a workload's first page is HTML, the workload is a page: this HTML file and the files that it
+//! names. Any other workload consists of sets: each of its pages is a list of files. Replicates use the sets in
+//! rotation, and a replicate uses the same sets in every cell. Sets are served from a disk, because they are used to
+//! measure the cost of the disk.
 //!
-//! Some files may change between two visits. Then there is a second version of the sets in its own folder, in
-//! which unchanged files are hard links to the first version, with the same times.
+//! Some files may change between two visits. Then a separate folder contains a second version of the sets. Its
+//! unchanged files are hard links to the first version, so they have the same modification times.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,18 +21,18 @@ use fathometer_files::site_folder::{self, SiteFolderError};
 use fathometer_load::workload::Loaded;
 use fathometer_origin::folder::SETTLED;
 
-/// The difference between the modification times of a changed file and its original, in seconds.
+/// The difference between the modification times of a changed file and of its original, in seconds.
 const YOUNGER: u64 = 86_400;
 
 /// A page or sets of files to retrieve, and their site.
 pub(super) struct PageSite {
     /// The original version.
     pub first: Version,
-    /// The changed versions, by the number of changed files per page.
+    /// The changed versions, indexed by the number of changed files per page.
     pub changed: BTreeMap<u32, Version>,
     /// The target of the page's base file.
     pub base: String,
-    /// The references of its files.
+    /// The references between the page's files.
     pub graph: Arc<PageGraph>,
     /// The sets of files, if there is no page.
     pub sets: Vec<Arc<PageList>>,
@@ -41,13 +42,14 @@ pub(super) struct PageSite {
 pub(super) struct Version {
     /// The site in memory.
     pub site: Arc<Site>,
-    /// The folder with the site's files, if a server reads them from disk; otherwise empty.
+    /// The folder with the site's files, if a server reads them from disk; otherwise an empty path.
     pub folder: PathBuf,
 }
 
 impl PageSite {
-    /// Builds the page or the sets of a workload. The files of sets are written below `folder`, and those of a page if
-    /// `on_disk` is set. `changes` has the numbers of changed files per page for which further versions are built.
+    /// Builds the page or the sets of a workload. The files of sets are written below `folder`; the files of a page are
+    /// written there only if `on_disk` is set. `changes` contains the numbers of changed files per page for which
+    /// further versions are built.
     fn new(
         name: &str,
         loaded: &Loaded,
@@ -79,7 +81,7 @@ impl PageSite {
         if on_disk {
             site_folder::write_for_servers(&page.first.site, &page.first.folder)?;
         }
-        // Files of the same sizes with different contents.
+        // The other site has files of the same sizes with different contents.
         let other = loaded.site(seed.stream("changed"));
         for &count in changes.iter().filter(|count| **count > 0) {
             let chosen = chosen(&page.first.site, count, seed);
@@ -103,7 +105,7 @@ impl PageSite {
         !self.sets.is_empty()
     }
 
-    /// The `count` sets that a replicate retrieves one after another; empty if the workload is a page.
+    /// Returns the `count` sets that a replicate retrieves one after another; empty if the workload is a page.
     pub fn sets_of(&self, replicate: u32, count: usize) -> Vec<Arc<PageList>> {
         let first = replicate as usize * count;
         let sets = self.sets.len().max(1);
@@ -112,7 +114,7 @@ impl PageSite {
             .collect()
     }
 
-    /// The page's base file as a list, so that its references are not followed.
+    /// Returns the page's base file as a list, so that its references are not followed.
     pub fn base_alone(&self) -> Arc<PageList> {
         Arc::new(PageList {
             folder: "/".to_owned(),
@@ -120,7 +122,7 @@ impl PageSite {
         })
     }
 
-    /// The version with this number of changed files per page; `None` if it was not built.
+    /// Returns the version with this number of changed files per page; `None` if it was not built.
     pub fn version(&self, changed: u32) -> Option<&Version> {
         match changed {
             0 => Some(&self.first),
@@ -128,8 +130,8 @@ impl PageSite {
         }
     }
 
-    /// A server's plan of the files to push or announce with the page: every embedded file that `wanted` accepts, in
-    /// document order. Empty if there are no such files.
+    /// Returns a server's plan of the files to push or announce with the page: every embedded file that `wanted`
+    /// accepts, in document order. The plan is empty if there are no such files.
     pub(super) fn companions(&self, wanted: impl Fn(FileKind) -> bool) -> String {
         let site = &self.first.site;
         let files = site.pages[0].embedded.iter().map(|&file| site.file(file));
@@ -142,7 +144,7 @@ impl PageSite {
     }
 }
 
-/// A page's files as a list, with the deepest folder that contains them all.
+/// Returns a page's files as a list, with the deepest folder that contains all of them.
 fn list(site: &Site, set: &Page) -> Arc<PageList> {
     let files: Vec<String> = members(set)
         .map(|file| site.file(file).path.clone())
@@ -158,8 +160,8 @@ fn members(page: &Page) -> impl Iterator<Item = FileId> {
     std::iter::once(page.base).chain(page.embedded.iter().copied())
 }
 
-/// Chooses `count` files of each page, or all files if the page has fewer. The files that are chosen for a count are also
-/// chosen for larger counts.
+/// Chooses `count` files of each page, or all files if the page has fewer. A larger count also chooses all files of a
+/// smaller count.
 fn chosen(site: &Site, count: u32, seed: Seed) -> BTreeSet<FileId> {
     let order = seed.stream("changed.order");
     let of_page = |page: &Page| {
@@ -171,7 +173,7 @@ fn chosen(site: &Site, count: u32, seed: Seed) -> BTreeSet<FileId> {
     site.pages.iter().flat_map(of_page).collect()
 }
 
-/// Returns `site` with the chosen files taken from `other`.
+/// Returns a copy of `site` in which the chosen files come from `other`.
 fn with_changes(site: &Site, other: &Site, chosen: &BTreeSet<FileId>) -> Site {
     let mut changed = site.clone();
     for &id in chosen {
@@ -183,7 +185,7 @@ fn with_changes(site: &Site, other: &Site, chosen: &BTreeSet<FileId>) -> Site {
     changed
 }
 
-/// Writes the changed files, and links the unchanged files to those of the earlier version.
+/// Writes the changed files. Creates hard links to the unchanged files of the earlier version.
 fn write_changed(
     version: &Version,
     before: &Version,
@@ -212,7 +214,7 @@ pub(super) fn load(
     let mut wanted: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for cell in preparation.cells {
         let changes = wanted.entry(cell.level("workload")).or_default();
-        // Levels were checked when the study was read.
+        // The levels were checked when the study was read.
         changes.extend(factors::CHANGED.of(cell));
     }
     let mut pages = BTreeMap::new();
@@ -222,7 +224,7 @@ pub(super) fn load(
         let page = PageSite::new(name, &loaded, preparation.seed, folder, on_disk, &changes)?;
         pages.insert(name.to_owned(), page);
     }
-    // Entity tags of recently written large files are weak, and would be different at a second visit.
+    // Entity tags of recently modified large files are weak, and would change before a second visit.
     if pages.values().any(PageSite::is_sets) {
         std::thread::sleep(SETTLED);
     }
@@ -303,7 +305,7 @@ mod tests {
         assert_eq!(page.sets[9].files.len(), 100);
         assert_eq!(page.sets[9].files[99], "/set9/file99.txt");
 
-        // Five files of each set, which are among the fifty.
+        // Five files of each set differ, and they are among the fifty.
         let differing = |count| -> BTreeSet<String> {
             let (one, other) = (&page.first, page.version(count).unwrap());
             let paths = one.site.files.iter().map(|file| file.path.clone());
@@ -317,7 +319,7 @@ mod tests {
         let (five, fifty) = (differing(5), differing(50));
         assert_eq!((five.len(), fifty.len()), (50, 500));
         assert!(five.is_subset(&fifty));
-        // An unchanged file has the same inode; a changed file has the same size and is newer.
+        // An unchanged file has the same inode. A changed file has the same size and is newer.
         let metadata = |version: &Version, path: &str| {
             fs::metadata(version.folder.join(path.trim_start_matches('/'))).unwrap()
         };

@@ -1,7 +1,8 @@
-//! The state of the server's page cache at the start of a visit: it has all files of a set, or no file.
+//! Prepares the server's page cache for the start of a visit: it contains all files of a set, or none of them.
 //!
-//! "Cold" refers to the contents of the requested sets' files and of the packages built from them. The kernel may still
-//! cache their names and disk locations. Layers below the disk (a hypervisor, a controller) may have their own cache.
+//! "Cold" means that the cache lacks the contents of the requested sets' files and of the packages built from them. The
+//! kernel may still cache their names and disk locations. Layers below the file system (a hypervisor, a controller) may
+//! also have a cache.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use fathometer_model::Validity;
 use super::site::Version;
 use fathometer_files::site_folder::{self, SiteFolderError};
 
-/// The files of the sets, and the files below the folder of packages.
+/// Returns the files of the sets, and the files below the folder of packages.
 pub(super) fn files(
     site: &Version,
     sets: &[Arc<PageList>],
@@ -35,7 +36,7 @@ pub(super) fn warm(files: &[PathBuf]) -> Result<(), SiteFolderError> {
         .try_for_each(|path| site_folder::remember_file(path))
 }
 
-/// Evicts these files from the page cache. Invalidates the replicate if some pages remain cached.
+/// Evicts these files from the page cache. Invalidates the replicate if a page remains cached.
 pub(super) fn chill(files: &[PathBuf], validity: &mut Validity) -> Result<(), SiteFolderError> {
     for path in files {
         site_folder::forget_file(path)?;
@@ -46,7 +47,8 @@ pub(super) fn chill(files: &[PathBuf], validity: &mut Validity) -> Result<(), Si
     }
     if kept > 0 {
         validity.invalidate(format!(
-            "{kept} pages of the server's files stayed in memory (limit 0): is their file system in memory?"
+            "{kept} pages of the server's files could not be evicted from memory (limit 0): check that their file \
+             system is on a disk"
         ));
     }
     Ok(())

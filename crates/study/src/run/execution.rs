@@ -1,4 +1,4 @@
-//! The execution of single replicates, and their records.
+//! Executes single replicates, and records them.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,25 +26,25 @@ pub(super) struct Execution<'a> {
     pub(super) replicates: &'a dyn Replicates,
     pub(super) materials: &'a Materials,
     pub(super) folder: &'a RunFolder,
-    /// The rank of this machine, for the records of a share.
+    /// The rank of this machine, for the records of a share of the study.
     pub(super) machine: Option<u32>,
     pub(super) failed: &'a AtomicBool,
     pub(super) progress: Progress,
     pub(super) applied: Mutex<BTreeMap<String, [AppliedSettings; 2]>>,
     pub(super) valid_cells: Mutex<BTreeSet<String>>,
-    /// The cells that their servers do not support, as found when the cells ran.
+    /// The cells that their servers do not support. This was found when the cells ran.
     pub(super) unable: Mutex<Vec<LeftOut>>,
     pub(super) recorded: AtomicU32,
     pub(super) invalid: AtomicU32,
 }
 
 impl Execution<'_> {
-    /// Runs one replicate and returns whether it is valid. A failure also stops the other running replicates, which could
+    /// Runs one replicate. Returns whether it is valid. A failure also stops the other running replicates, which could
     /// take minutes over a modem path.
     pub(super) fn run(&self, job: &Job, order: u32) -> Result<bool, RunError> {
         let made = catch_unwind(AssertUnwindSafe(|| self.make(job, order)));
         match made.unwrap_or_else(|panic| Err(panicked(job, panic.as_ref()))) {
-            // Interrupted by the user, or by the failure of another replicate.
+            // The user or the failure of another replicate interrupted the replicate.
             Err(RunError::Replicate(ReplicateError::Interrupted)) => Ok(true),
             // A repeat would fail for the same reason.
             Err(RunError::Replicate(ReplicateError::Server(error))) if error.is_inability() => {
@@ -54,7 +54,8 @@ impl Execution<'_> {
                     unable.push(cell);
                 }
                 drop(unable);
-                self.progress.step("one not supported by its server");
+                self.progress
+                    .step("one skipped: not supported by its server");
                 Ok(true)
             }
             Err(error) => {
@@ -83,7 +84,7 @@ impl Execution<'_> {
             self.invalid.fetch_add(1, Ordering::Relaxed);
         }
         let invalid = self.invalid.load(Ordering::Relaxed);
-        // A replicate that will be repeated does not count as progress.
+        // A replicate that will be repeated is not counted as progress.
         if valid || !Queue::has_another_chance(job) {
             self.progress.step(&format!("{invalid} invalid"));
         }
@@ -120,7 +121,7 @@ impl Execution<'_> {
             Err(ReplicateError::Server(error)) if error.is_inability() => {
                 return Err(ReplicateError::Server(error).into());
             }
-            // If a server does not start, its cell is invalid; the run continues.
+            // If a server does not start, its cell is invalid, but the run continues.
             Err(error @ (ReplicateError::Server(_) | ReplicateError::Beforehand { .. })) => {
                 Figures {
                     seed: self.shared.seed,

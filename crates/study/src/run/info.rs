@@ -17,7 +17,7 @@ use crate::spec::Cell;
 pub(super) const INTERRUPTED: &str =
     "interrupted by the user: the remaining cells are not measured";
 
-/// The description of a resumed run: the original start and command, and notes about the resumption.
+/// Returns the description of a resumed run, with the original start and command, and with notes about the resumption.
 pub(super) fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo {
     let mut notes = now.notes;
     for note in earlier.notes {
@@ -29,8 +29,8 @@ pub(super) fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo
         "resumed after an interruption, by: {}",
         now.command.join(" ")
     ));
-    // A changed machine is noted, but it is not an error: a kernel update or a change of the virtual machine may have
-    // caused the interruption.
+    // If the machine has changed, this is noted, but is not an error: a kernel update or a change of the virtual
+    // machine may have caused the interruption.
     for fact in ["cpu", "cores", "memory", "kernel"] {
         let (then, now) = (earlier.machine.get(fact), now.machine.get(fact));
         if let (Some(then), Some(now)) = (then, now)
@@ -41,7 +41,7 @@ pub(super) fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo
             ));
         }
     }
-    // Inputs that only an earlier invocation used are also inputs of the run.
+    // Inputs of only an earlier invocation are also inputs of the run.
     let mut data = earlier.data;
     data.extend(now.data);
     let mut left_out = earlier.left_out;
@@ -56,7 +56,7 @@ pub(super) fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo
             true => now.eras,
             false => earlier.eras,
         },
-        // An invocation that runs fewer cells (`--only`) does not make the run complete.
+        // The run is not complete if this invocation runs fewer cells (`--only`).
         replicates_planned: now.replicates_planned.max(earlier.replicates_planned),
         paths: united(now.paths, earlier.paths, |a, b| a.name == b.name),
         servers: united(now.servers, earlier.servers, |a, b| a.name == b.name),
@@ -69,7 +69,7 @@ pub(super) fn resumed(now: RunInfo, earlier: RunInfo, cells: &[Cell]) -> RunInfo
     }
 }
 
-/// The entries of two invocations; if both have the same entry, that of the later invocation.
+/// Merges the entries of two invocations. If both have the same entry, uses the entry of the later invocation.
 fn united<T>(mut now: Vec<T>, earlier: Vec<T>, is_same: impl Fn(&T, &T) -> bool) -> Vec<T> {
     for entry in earlier {
         if !now.iter().any(|other| is_same(other, &entry)) {

@@ -1,4 +1,4 @@
-//! One execution of a study: runs all replicates of all cells, and records each replicate when it ends.
+//! Executes a study: runs all replicates of all cells, and records each replicate when it ends.
 
 mod execution;
 mod info;
@@ -41,34 +41,35 @@ pub struct Request {
     pub files: StudyFiles,
     /// The mode: quick, full or published.
     pub mode: Mode,
-    /// Levels that cells must have (`path=wan`). Several levels of one factor are alternatives.
+    /// The levels that cells must have (`path=wan`). Several levels of one factor are alternatives.
     pub only: Vec<(String, String)>,
-    /// The number of replicates of every cell; overrides the study's number.
+    /// The number of replicates of every cell. It overrides the number in the study.
     pub replicates: Option<u32>,
-    /// When the run ends, if the number of replicates depends on the verdicts. `replicates` then has no effect.
+    /// The rule that ends the run, if the number of replicates depends on the verdicts. `replicates` then has no
+    /// effect.
     pub stopping: Option<Rule>,
     /// The seed of all random choices.
     pub seed: Seed,
     /// The run's folder.
     pub folder: PathBuf,
-    /// The command line, for the record.
+    /// The command line, recorded in the run.
     pub command: Vec<String>,
-    /// The build of the program, for the record.
+    /// The build of the program, recorded in the run.
     pub build: Build,
     /// Whether progress is hidden.
     pub quiet: bool,
     /// The rank and the number of ranks, if several machines share the study.
     pub share: Option<Share>,
-    /// Whether the interrupted run in `folder` is resumed; otherwise `folder` is created.
+    /// Whether the interrupted run in `folder` is resumed. Otherwise the folder is created.
     pub resume: bool,
 }
 
 /// The result of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// The number of recorded replicates, including every attempt.
+    /// The number of recorded replicates. Every attempt counts.
     pub replicates: u32,
-    /// The number of invalid replicates among them.
+    /// The number of invalid replicates among the recorded replicates.
     pub invalid: u32,
     /// The number of cells without a valid replicate.
     pub cells_without_figures: u32,
@@ -76,7 +77,7 @@ pub struct Outcome {
     pub interrupted: bool,
 }
 
-/// Why a run could not start or continue. Earlier measurements remain in the run's folder.
+/// The reason why a run could not start or continue. Earlier measurements remain in the run's folder.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The study is invalid.
@@ -88,10 +89,10 @@ pub enum RunError {
     /// The replicates could not be prepared.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-    /// The end of the run depends on claims and tables that cannot be read.
+    /// The rule that ends the run depends on claims and tables that cannot be read.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// The end of the run depends on claims and tables, but the study has none.
+    /// The rule that ends the run depends on claims and tables, but the study has none.
     #[error(
         "the study has no tables and no claims, which would determine the number of replicates: use --replicates \
          instead of --precision and --budget"
@@ -100,7 +101,7 @@ pub enum RunError {
     /// Several machines cannot share the study.
     #[error(transparent)]
     Share(#[from] ShareError),
-    /// The run's folder could not be created or opened: nothing was measured.
+    /// The run's folder could not be created or opened. Nothing was measured.
     #[error(transparent)]
     Folder(#[from] OpenError),
     /// A file of the run could not be written.
@@ -109,7 +110,7 @@ pub enum RunError {
     /// A temporary folder could not be created.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
-    /// A replicate panicked: a bug in this program.
+    /// A replicate panicked because of a bug in this program.
     #[error(
         "{cell} replicate {replicate} failed because of a bug in this program: {message}: please report it"
     )]
@@ -124,16 +125,16 @@ pub enum RunError {
     /// A replicate failed.
     #[error(transparent)]
     Replicate(#[from] ReplicateError),
-    /// The earlier part of the run cannot be read.
+    /// The records of the run to resume cannot be read.
     #[error("cannot resume the run: {0}")]
     Earlier(#[from] fathometer_analysis::Error),
-    /// The folder has a different run.
+    /// The folder contains a different run.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
 }
 
 impl RunError {
-    /// Whether this is a usage error: the command line is wrong, not the study's files or the machine.
+    /// Whether this is a usage error: the command line is wrong, but not the study's files or the machine.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -144,7 +145,7 @@ impl RunError {
     }
 }
 
-/// The part of a run's design that does not depend on this machine.
+/// The part of a run's design that is independent of this machine.
 pub(crate) struct Design {
     /// The requested cells, including those that this machine cannot run.
     pub(crate) cells: Vec<Cell>,
@@ -155,10 +156,10 @@ pub(crate) struct Design {
 }
 
 impl Design {
-    /// The design of a request.
+    /// Returns the design of a request.
     ///
     /// # Errors
-    /// When the command line and the study's files do not fit together.
+    /// When the command line and the study's files contradict each other.
     pub(crate) fn of(request: &Request) -> Result<Design, RunError> {
         let study = &request.study;
         let cells = requested_cells(study, request.mode, &request.only, request.replicates)?;
@@ -182,19 +183,20 @@ impl Design {
     }
 }
 
-/// Checks a request without using this machine, so that a wrong command line is reported even where no study can run.
+/// Checks a request without using this machine, so that a wrong command line is reported even on a machine that cannot
+/// run studies.
 ///
 /// # Errors
-/// When the command line and the study's files do not fit together.
+/// When the command line and the study's files contradict each other.
 pub fn check(request: &Request) -> Result<(), RunError> {
     Design::of(request).map(drop)
 }
 
-/// The note of a run in a virtual machine.
+/// The note in the record of a run in a virtual machine.
 const AWAKE: &str = "this machine is a virtual machine: its processors do not halt during the measurement, because the \
  hypervisor resumes a halted processor late; they are kept busy";
 
-/// The mechanisms that keep the processors from halting.
+/// The mechanisms that prevent the processors from halting.
 const POLLING: &str = "by the kernel's polling idle loop";
 const THREADS: &str = "by threads of this program";
 
@@ -213,7 +215,7 @@ pub fn execute(
         stopping,
     } = Design::of(request)?;
     notes.extend(share.as_ref().map(share::note));
-    // Removes the leftovers of killed runs of any kind.
+    // Removes the leftovers of killed programs of any kind.
     leftovers::remove();
     let Selection {
         materials,
@@ -235,7 +237,7 @@ pub fn execute(
         scratch: scratch.path(),
     })?;
     notes.extend(prepared.notes);
-    // The hosts of load studies have a CPU quota.
+    // Only the hosts of studies with loads have a CPU quota.
     let has_quotas = study.load.is_some();
     let awake = awake::in_a_guest(&Machine::read(), !has_quotas);
     notes.extend(awake.as_ref().map(|awake| match awake.is_polling() {
@@ -260,7 +262,7 @@ pub fn execute(
     };
     folder.write_json("run.json", &info)?;
     request.files.keep(&folder)?;
-    // A resumed run with looks may have planned more replicates than a new run.
+    // A resumed run with looks may have planned more replicates than a new run does.
     let to_make = past.left_of(&cells, share.as_ref());
     let (made, were_invalid) = past.made();
 
@@ -326,7 +328,7 @@ pub fn execute(
         past = Past::of(&Run::records(folder.path())?);
         let left = past.left_of(&cells, share.as_ref());
         info.replicates_planned = Some(u64::from(total(&rounds.stopping.replicates)));
-        // Written before the round, so that the run can be resumed in it.
+        // The file is written before the round, so that the run can be resumed during the round.
         folder.write_json("run.json", &info)?;
         execution.progress = Progress::new(u64::from(left), "replicates", clock, request.quiet);
     }
@@ -340,13 +342,13 @@ pub fn execute(
         info.finished = Some(clock.realtime_of(clock.now()).as_secs_f64());
     }
     let written = folder.write_json("run.json", &info);
-    // The error that ended the run is more informative than a later write error.
+    // The error that ended the run is more informative than a later write error, so it is returned first.
     result?;
     written?;
     let plots = plots::draw(study, &folder, &Run::records(folder.path())?)?;
     folder.write_json("plots.json", &plots)?;
     let valid_cells = lock(&execution.valid_cells);
-    // Cells that a server refused during the run are also in `info.left_out`.
+    // Cells that their servers refused during the run are also in `info.left_out`.
     let is_left_out = |cell: &Cell| {
         let mut left_out = info.left_out.iter();
         left_out.any(|out| out.block == cell.block && out.cell == cell.key)
@@ -362,18 +364,19 @@ pub fn execute(
     })
 }
 
-/// Opens the folder of an interrupted run and reads its replicates. Updates `info`, `rounds` and `cells` for the resumed run.
+/// Opens the folder of an interrupted run, and reads its replicates. Updates `info`, `rounds` and `cells` for the
+/// resumed run.
 fn reopened(
     request: &Request,
     info: &mut RunInfo,
     rounds: Option<&mut Rounds>,
     cells: &mut [Cell],
 ) -> Result<(RunFolder, Past), RunError> {
-    // Check first: no file may be created in a folder without a run, or with a different run.
+    // The run is checked first, so that no file is created in a folder without a run or with a different run.
     let earlier = Run::load(&request.folder)?;
     past::check(&earlier, info)?;
     let folder = RunFolder::reopen(request.folder.clone())?;
-    // Read again: from now on, no other process can write to the run.
+    // The run is read again under the lock: no other process can now write to it.
     let earlier = Run::load(&request.folder)?;
     if let (Some(rounds), Some(stopping)) = (rounds, &earlier.info.stopping) {
         rounds.resume(stopping);
@@ -386,8 +389,8 @@ fn reopened(
     Ok((folder, past))
 }
 
-/// Records the settings of each applied era. The earlier record of a resumed run may have eras that its remaining cells do
-/// not use.
+/// Records the settings of each applied era. The earlier record of a resumed run may contain eras that its remaining
+/// cells do not use.
 fn record_eras(
     info: &mut RunInfo,
     materials: &Materials,
@@ -403,7 +406,7 @@ fn record_eras(
     info.eras.sort_by(|a, b| a.name.cmp(&b.name));
 }
 
-/// The folder of a cell that is not measured.
+/// Returns the folder of a cell that is not measured.
 fn folder_of_left_out(cell: &LeftOut) -> String {
     folder_of(&cell.block, &cell.cell)
 }

@@ -14,7 +14,7 @@ use super::ByMode;
 use crate::capacity_search::{ArrivalProcess, CONNECTIONS, Demand};
 use crate::quantities;
 
-/// The range of the loads that a file may set for a search.
+/// The range of the loads that a file may contain for a search.
 const LOADS: (f64, f64) = (1e-3, 1e7);
 
 /// The capacity search of each cell: the load, the SLOs, and the width of the interval that contains the capacity.
@@ -97,12 +97,12 @@ fn longest_trial() -> PositiveTimeSpan {
 }
 
 impl Capacity {
-    /// The SLOs of all lists, in order.
+    /// Returns the SLOs of all lists, in order.
     pub fn slos(&self) -> Vec<SloLimit> {
         self.slo.iter().flat_map(|list| list.0.clone()).collect()
     }
 
-    /// The kind of load that a search applies.
+    /// Returns the kind of load that a search applies.
     pub fn demand(&self) -> Demand {
         match self.of {
             LoadUnit::Rate => Demand::Rate {
@@ -114,9 +114,9 @@ impl Capacity {
         }
     }
 
-    /// The goal of a search. `warm_up` is the warm-up of each trial; a trial that shows that a load works lasts at least
-    /// `final_trial`, and an exchange fails after `timeout`. The goal's confidence is for a single SLO, so that all SLOs
-    /// together have the confidence of the study.
+    /// Returns the goal of a search. `warm_up` is the length of each trial's warm-up. A trial that shows that a load
+    /// works lasts at least `final_trial`. An exchange fails after `timeout`. The goal's confidence applies to a single
+    /// SLO, so that all SLOs together have the confidence of the study.
     pub fn goal(
         &self,
         mode: Mode,
@@ -132,19 +132,19 @@ impl Capacity {
         let slos = self.slos();
         let goal = Goal {
             width: share(self.width_pct.of(mode)),
-            // Bonferroni: the probabilities of error of the SLOs add up.
+            // Bonferroni correction: the error probabilities of the SLOs add up.
             confidence: 1.0 - (1.0 - share(self.confidence_pct)) / slos.len().max(1) as f64,
             start: self.start.map_or(start, Ratio::value),
             most: self.most.map_or(most, Ratio::value),
             whole,
-            // The measured window begins at a slot.
+            // The warm-up is rounded up, so that the measured window begins at a slot.
             warm_up: (warm_up.as_secs_f64() / SLOT).ceil() * SLOT,
             final_trial,
             timeout: timeout.as_secs_f64(),
             budget: seconds(self.budget_s.of(mode)),
             ..Goal::default()
         };
-        // A shorter trial could certify no load that works.
+        // A shorter trial could not certify that a load works.
         let least = final_trial + goal.longest_wait(&slos);
         Goal {
             longest_trial: seconds(self.longest_trial_s).max(least),
@@ -155,7 +155,7 @@ impl Capacity {
     /// Checks the conditions that the types of the keys do not check.
     ///
     /// # Errors
-    /// If a search with these values is impossible; the text names the key.
+    /// If a search with these values is impossible. The text names the key.
     pub fn check(&self) -> Result<(), String> {
         let wrong = |what: &str| Err(format!("[capacity] {what}"));
         if self.slo.is_empty() {
@@ -179,7 +179,7 @@ impl Capacity {
         }
         match (self.of, self.arrivals, self.connections) {
             (LoadUnit::Users, ArrivalProcess::Poisson, _) | (LoadUnit::Users, _, Some(_)) => {
-                wrong("arrivals and connections are those of an open loop: they need of = \"rate\"")
+                wrong("arrivals and connections apply only to an open loop: set of = \"rate\"")
             }
             _ => Ok(()),
         }
@@ -215,15 +215,15 @@ mod tests {
         let seconds = Duration::from_secs_f64;
         let goal = table.goal(Mode::Quick, seconds(0.32), seconds(4.0), seconds(1.0));
         assert_eq!(goal.width, 0.1);
-        // A third of 5 % for each of the three SLOs.
+        // Each of the three SLOs has a third of the error probability of 5 %.
         assert!((goal.confidence - (1.0 - 0.05 / 3.0)).abs() < 1e-12);
         assert_eq!((goal.start, goal.most, goal.whole), (100.0, 1e6, false));
         assert_eq!((goal.final_trial, goal.longest_trial), (4.0, 120.0));
         assert_eq!((goal.timeout, goal.budget), (1.0, 60.0));
-        // Without a latency limit, the outcome is known only after the timeout: a trial is longer than the timeout.
+        // Without a latency limit, the outcome is known only after the timeout. So a trial is longer than the timeout.
         let goal = table.goal(Mode::Quick, seconds(0.32), seconds(4.0), seconds(150.0));
         assert_eq!(goal.longest_trial, 154.0);
-        // The warm-up is a whole number of slots, and not shorter than requested.
+        // The length of the warm-up is a whole number of slots, and at least as long as requested.
         assert!(goal.warm_up >= 0.32 && goal.warm_up < 0.32 + SLOT);
         assert_eq!(
             table

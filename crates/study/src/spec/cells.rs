@@ -1,4 +1,4 @@
-//! The cells of a study: the factorial designs of its blocks, without the excluded cells.
+//! Builds the cells of a study from the factorial designs of its blocks. Excluded cells are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,19 +21,20 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The level of a factor. Every factor has a level, because the study's defaults are complete.
+    /// Returns the level of a factor. Every factor has a level, because the study's defaults are complete.
     pub fn level(&self, factor: &str) -> &str {
         self.levels.get(factor).map_or("", String::as_str)
     }
 
-    /// The policy and the server of a second load, which runs at the same time on the same host: the level of the factor
-    /// `beside`, as in `h2@nghttpd`. `None` if the study has no such factor, or its level has no `@`,
-    /// such as `none`.
+    /// Returns the policy and the server of a second load, which runs at the same time on the same host. They are in
+    /// the level of the factor `beside`, as in `h2@nghttpd`. Returns `None` if the study lacks this factor, or if its
+    /// level has no `@`, as in `none`.
     pub fn beside(&self) -> Option<(&str, &str)> {
         self.level("beside").split_once('@')
     }
 
-    /// The levels that each server of the cell must support: those of the cell, and those of the second load.
+    /// Returns the levels that each server of the cell must support: the levels of the cell, and the levels of the
+    /// second load.
     pub fn asked(&self) -> Vec<BTreeMap<String, String>> {
         let mut asked = vec![self.levels.clone()];
         asked.extend(self.beside().map(|(policy, server)| {
@@ -54,31 +55,31 @@ impl Cell {
         }
     }
 
-    /// The names of the cell's servers.
+    /// Returns the names of the cell's servers.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         let beside = self.beside().map(|(_, server)| server);
         std::iter::once(self.level("server")).chain(beside)
     }
 
-    /// The cell's folder name: block and levels, valid on any file system.
+    /// Returns the cell's folder name, which consists of the block and the levels. It is valid on any file system.
     pub fn folder(&self) -> String {
         folder_of(&self.block, &self.key)
     }
 }
 
-/// The folder name of a cell in a block.
+/// Returns the folder name of a cell in a block.
 pub fn folder_of(block: &str, key: &CellKey) -> String {
     let levels: Vec<String> = key
         .0
         .iter()
-        // A level may be a file path.
+        // A level may be a file path, so slashes are escaped.
         .map(|(factor, level)| format!("{factor}={}", level.replace('/', "%2F")))
         .collect();
     format!("{block}/{}", levels.join(","))
 }
 
 impl Study {
-    /// All cells of a mode, in the order of the file.
+    /// Returns all cells of a mode, in the order of the file.
     pub fn cells(&self, mode: Mode) -> Result<Vec<Cell>, SpecError> {
         let base = self.base(mode);
         let mut cells = Vec::new();
@@ -117,7 +118,7 @@ impl Study {
                 });
             }
         }
-        // Two cells with the same folder would remove and read each other's files.
+        // Two cells with the same folder would remove and read the files of each other.
         let mut folders = BTreeSet::new();
         if let Some(twice) = cells.iter().find(|cell| !folders.insert(cell.folder())) {
             return Err(self.nonsense(format!(

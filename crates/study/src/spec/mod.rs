@@ -1,8 +1,8 @@
 //! A study as data: factors and levels, replicates, limits of validity (`papers/<key>/study.toml`).
 //!
-//! A study has blocks. A block is the full factorial design of its factors, without the excluded cells. A
-//! factor that a block does not vary has the study's default level. The key of a cell has the factors that its block
-//! varies, and the [`KEY_FACTORS`].
+//! A study has blocks. A block is the full factorial design of its factors, without the excluded cells. A factor that a
+//! block does not vary has the study's default level. The key of a cell consists of the factors that its block varies,
+//! and of the [`KEY_FACTORS`].
 
 mod capacity;
 mod cells;
@@ -26,16 +26,16 @@ pub use self::sweep::{Batches, Sweep};
 use super::quantities;
 use fathometer_lab::nearest::{suggestion, with_suggestion};
 
-/// Factors that are part of every cell's key, whether or not its block varies them.
+/// Factors that are part of every cell's key, even if its block does not vary them.
 pub const KEY_FACTORS: [&str; 6] = ["policy", "coding", "visit", "path", "era", "server"];
 
-/// The longest time limit of a replicate, in seconds.
+/// The maximum time limit of a replicate, in seconds.
 const LONGEST_DEADLINE_S: u64 = 30 * 86_400;
 
-/// The largest number of replicates per cell, as on the command line.
+/// The maximum number of replicates per cell, as for the command-line option.
 const MOST_REPLICATES: u32 = 1000;
 
-/// The largest number of cells of a path that run in parallel. Each of them has several threads and two namespaces.
+/// The maximum number of cells of a path that run in parallel. Each cell has several threads and two namespaces.
 const MOST_SIDE_BY_SIDE: usize = 256;
 
 /// A study, as defined by its file.
@@ -159,7 +159,7 @@ pub struct Scale {
     pub rule: String,
 }
 
-/// `paper_ues = ues x 2: the paper's processor …`
+/// Formats the ratio as in `paper_ues = ues x 2: the paper's processor …`.
 impl std::fmt::Display for Scale {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
@@ -205,7 +205,7 @@ pub struct Load {
     /// Limit of the 99th percentile of the send lag, in microseconds; above it the generator sent requests too late.
     #[schemars(with = "quantities::TimeInMicroseconds")]
     pub send_lag_p99_us: Microseconds,
-    /// Limit of the processor time that other programs of this machine use, in percent of all processors; above it these
+    /// Limit of the CPU time that other programs of this machine use, in percent of all processors; above it these
     /// programs disturb the measurement. Default: no limit.
     #[schemars(with = "Option<ByMode<quantities::PercentNumber>>")]
     pub others_busy_pct: Option<ByMode<Percent>>,
@@ -224,8 +224,8 @@ pub struct ByMode<T> {
 }
 
 impl<T: Copy> ByMode<T> {
-    /// The value in a mode. For the published run this is the value in the file or, in a parsed study, the value in the
-    /// mode on which `[published]` is based.
+    /// Returns the value in a mode. For the published run, this is the value in the file. In a parsed study without
+    /// such a value, it is the value in the mode on which `[published]` is based.
     pub fn of(self, mode: Mode) -> T {
         match mode {
             Mode::Quick => self.quick,
@@ -234,7 +234,7 @@ impl<T: Copy> ByMode<T> {
         }
     }
 
-    /// Sets the value of the published run to the value of `base`, if the file does not set it.
+    /// Sets the value of the published run to the value of `base`, unless the file sets it.
     fn complete(&mut self, base: Mode) {
         self.published = Some(self.published.unwrap_or_else(|| self.of(base)));
     }
@@ -327,10 +327,10 @@ pub struct Plot {
     pub cell: BTreeMap<String, String>,
 }
 
-/// Why a study's file is invalid.
+/// The reason why a study's file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// The file is not TOML, or has another structure.
+    /// The file is not valid TOML, or its structure is wrong.
     #[error("failed to read the study: {}", with_suggestion(.0))]
     Syntax(#[from] toml::de::Error),
     /// The file is well-formed but inconsistent.
@@ -338,13 +338,13 @@ pub enum SpecError {
     Nonsense {
         /// The study's name.
         study: String,
-        /// The inconsistency, with its place in the file.
+        /// The inconsistency, with its position in the file.
         reason: String,
     },
 }
 
 impl Study {
-    /// Returns the error of a study that cannot be run.
+    /// Returns the error for a study that cannot be run.
     pub(crate) fn nonsense(&self, reason: String) -> SpecError {
         SpecError::Nonsense {
             study: self.name.clone(),
@@ -352,8 +352,7 @@ impl Study {
         }
     }
 
-    /// Parses a study and checks that its parts are consistent. `kinds::check` checks its
-    /// factors and levels.
+    /// Parses a study, and checks that its parts are consistent. `kinds::check` checks the factors and levels.
     pub fn parse(text: &str) -> Result<Study, SpecError> {
         let mut study: Study = toml::from_str(text)?;
         let workload = study.workload.clone();
@@ -445,7 +444,7 @@ impl Study {
         Ok(study)
     }
 
-    /// The keys of the file that only some kinds of studies have.
+    /// Returns the keys of the file that only some kinds of studies have.
     pub(crate) fn keys(&self) -> Vec<Key> {
         let has_load = self.load.is_some() || self.blocks.iter().any(|block| block.load.is_some());
         let keys = [
@@ -461,9 +460,9 @@ impl Study {
         there.map(|(key, _)| key).collect()
     }
 
-    /// The lane of a cell; replicates of different lanes may run at the same time. In a page study, each path has its own
-    /// lane. Loads use the processors, so in the other studies all paths share a lane, except the paths that
-    /// `side_by_side` or `alone` names.
+    /// Returns the lane of a cell. Replicates of different lanes may run at the same time. In a page study, each path
+    /// has its own lane. In all other studies, loads use the processors, so all paths share a lane. The exceptions are
+    /// the paths that `side_by_side` or `alone` names.
     pub(crate) fn lane<'c>(&self, cell: &'c Cell) -> &'c str {
         let path = cell.level("path");
         let is_named =
@@ -474,7 +473,7 @@ impl Study {
         }
     }
 
-    /// The mode whose levels, windows and replicates apply where the file gives none for `mode`.
+    /// Returns the mode whose levels, windows and replicates apply if the file has none for `mode`.
     pub(crate) fn base(&self, mode: Mode) -> Mode {
         match mode {
             Mode::Published => self.published.as_ref().map_or(Mode::Full, Published::base),
@@ -520,7 +519,7 @@ impl Study {
         suggestion(factor, self.defaults.keys().map(String::as_str))
     }
 
-    /// The number of replicates of a cell on this path, if its block does not set it.
+    /// Returns the number of replicates of a cell on this path, if its block does not set the number.
     fn replicates_on(&self, path: &str, mode: &str) -> Result<u32, SpecError> {
         let by_path = self.replicates.get(mode);
         if let Some(&n) = by_path.and_then(|by_path| by_path.get(path)) {
@@ -533,7 +532,7 @@ impl Study {
         )))
     }
 
-    /// How the load of a block's cells is measured; `None` for a study of another kind.
+    /// Returns the load settings of a block's cells; `None` for a study of another kind.
     pub fn load_of(&self, block: &str) -> Option<Load> {
         let load = self.load?;
         let own = self
@@ -623,7 +622,7 @@ mod tests {
             }
         }
         let none = text.replace("{ quick = 1, full = 1.5 }", "{ quick = 0, full = 1 }");
-        assert!(Study::parse(&none).is_err(), "a window of no length");
+        assert!(Study::parse(&none).is_err(), "a window of length zero");
         for (good, bad) in [
             (
                 "limits = {}",

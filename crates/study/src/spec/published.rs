@@ -24,7 +24,7 @@ pub struct Published {
 }
 
 impl Published {
-    /// The mode whose values apply where the file gives none for the published run.
+    /// Returns the mode whose values apply if the file has none for the published run.
     pub fn base(&self) -> Mode {
         match self.full {
             true => Mode::Full,
@@ -32,7 +32,7 @@ impl Published {
         }
     }
 
-    /// The factor and the level of each entry of `only`.
+    /// Returns the factor and the level of each entry of `only`.
     pub fn only(&self) -> Vec<(String, String)> {
         let split = |entry: &String| {
             let (factor, level) = entry.split_once('=')?;
@@ -41,7 +41,7 @@ impl Published {
         self.only.iter().filter_map(split).collect()
     }
 
-    /// Checks that every entry of `only` has a level, and that the number of replicates is possible.
+    /// Checks that every entry of `only` has a level, and that the number of replicates is in range.
     pub(super) fn check(&self) -> Result<(), String> {
         if let Some(entry) = self.only.iter().find(|entry| !entry.contains('=')) {
             return Err(format!(

@@ -1,4 +1,4 @@
-//! The table `[sweep]`: the numbers of users that a replicate of a sweep study applies in turn.
+//! The table `[sweep]`: the numbers of users that a replicate of a sweep study applies one after another.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 
 use super::ByMode;
 
-/// The largest number of users of a slice, and of slices of a replicate.
+/// The maximum number of users of a slice, and the maximum number of slices of a replicate.
 const MOST_USERS: u32 = 1_000_000;
 const MOST_SLICES: usize = 100_000;
 
 /// The longest pause after a slice, in seconds.
 const LONGEST_PAUSE_S: f64 = 600.0;
 
-/// The largest number of exchanges in a batch, and the highest mean rate of exchanges per second.
+/// The maximum number of exchanges in a batch, and the maximum mean rate of exchanges per second.
 const MOST_OF_BATCH: u32 = 10_000;
 const HIGHEST_RATE: f64 = 1e6;
 
@@ -58,7 +58,7 @@ pub(crate) enum SliceLoad {
 }
 
 impl Batches {
-    /// The number of batches of a slice that lasts at least `length`, and the time between two batches.
+    /// Returns the number of batches of a slice that lasts at least `length`, and the time between two batches.
     pub(crate) fn of_slice(&self, size: NonZeroU32, length: Duration) -> (u32, Duration) {
         let interval = f64::from(size.get()) / self.per_s;
         let count = (length.as_secs_f64() / interval).ceil().max(1.0);
@@ -87,7 +87,7 @@ impl Batches {
     }
 }
 
-/// Returns a value that a list has twice.
+/// Returns a value that occurs twice in a list.
 fn twice<T: PartialEq>(values: &[T]) -> Option<&T> {
     let is_twice = |value: &&T| values.iter().filter(|other| other == value).count() > 1;
     values.iter().find(is_twice)
@@ -107,21 +107,21 @@ pub struct Pause {
 }
 
 impl Sweep {
-    /// The slices of a round.
+    /// Returns the slices of a round.
     pub(crate) fn slices(&self) -> impl Iterator<Item = SliceLoad> {
         let sizes = self.batches.iter().flat_map(|batches| &batches.sizes);
         let users = self.users.iter().map(|&users| SliceLoad::Users(users));
         users.chain(sizes.map(|&size| SliceLoad::Batch(size)))
     }
 
-    /// The pause after a slice; `None` if the next slice follows at once.
+    /// Returns the pause after a slice; `None` if the next slice follows immediately.
     pub(crate) fn pause_after(&self, users: u32) -> Option<Duration> {
         let pause = self.pause.as_ref()?;
         let is_named = pause.after.contains(&users);
         is_named.then(|| Duration::from_secs_f64(pause.s))
     }
 
-    /// The sum of the pauses of a round.
+    /// Returns the sum of the pauses of a round.
     pub(crate) fn pauses_of_a_round(&self) -> Duration {
         self.users
             .iter()
@@ -132,7 +132,7 @@ impl Sweep {
     /// Checks that the sweep can be run.
     ///
     /// # Errors
-    /// When a number is out of range, or a list has a number twice.
+    /// When a number is out of range, or a list contains a number twice.
     pub(crate) fn check(&self) -> Result<(), String> {
         let Some(most) = self.users.iter().max() else {
             return Err("[sweep] has no users".to_owned());

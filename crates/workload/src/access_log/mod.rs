@@ -4,9 +4,9 @@
 //! 192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /logo.gif HTTP/1.0" 200 2326 "referer" "agent"
 //! ```
 //!
-//! Each request is a session of one page with one file, at its logged instant relative to the first request of
-//! the log. Time stamps are whole seconds: the *n* requests of one second are spread evenly over it in the
-//! order of the log, the first at its start. Lines need not be in order of time, because servers write a line
+//! Each request becomes a session of one page with one file. The session begins at the logged instant, relative to the
+//! first request of the log. Time stamps are whole seconds: the *n* requests of one second are spread evenly over it in
+//! the order of the log, the first at its start. Lines need not be in chronological order, because servers write a line
 //! when the request ends.
 //!
 //! A line that cannot be replayed is skipped and counted by its reason: connections without a request (`"-"
@@ -14,9 +14,9 @@
 //! missing status, and a truncated last line. Servers escape quotes, backslashes and other bytes in a request
 //! line (`\"`, `\x22`); these escapes are decoded.
 //!
-//! A log does not contain the contents of requests, so a POST is sent without content. The size of a file is
-//! taken from responses with status 200, the largest if they differ. Requests that never had such a response
-//! keep their position in the plan, but the site has no file for them.
+//! A log does not contain the contents of requests, so a POST is sent without content. The size of a file is taken from
+//! responses with status 200; if they differ, the largest is used. Requests without such a response keep their position
+//! in the plan, but the site has no file for them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
             Err(error) => {
                 let is_cut = line + 1 == lines && !text.ends_with('\n');
                 let reason = match error.reason {
-                    // A truncated last line is counted as such, whatever its error.
+                    // A truncated last line is counted as truncated, regardless of its error.
                     _ if is_cut => "a truncated last line",
                     reason => reason,
                 };
@@ -63,7 +63,7 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
             None => Fault::whole("the log has no request: expected at least one"),
             Some(mut fault) => {
                 fault.message = format!(
-                    "none of the {skipped} lines can be replayed; of the first: {}",
+                    "none of the {skipped} lines can be replayed; the first error: {}",
                     fault.message
                 );
                 fault
@@ -80,13 +80,13 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
             reasons.join(", ")
         ));
     }
-    // The sort is stable, so requests of one second stay in the order of the log.
+    // The sort is stable, so requests of the same second remain in the order of the log.
     requests.sort_by_key(|request| request.second);
 
     for request in &requests {
         let has_file = match (request.method, request.status) {
             ("GET", 200) => Some(request.bytes),
-            // The file exists, but the logged size is not the size of the file.
+            // The file exists, but the logged size is not the file's size.
             ("GET", 206 | 304) | ("HEAD", 200 | 304) => Some(None),
             _ => None,
         };
@@ -113,14 +113,14 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
         ));
     }
     builder.notes.push(
-        "stamps are whole seconds: the requests of one second are spread evenly over it".to_owned(),
+        "time stamps are whole seconds: the requests of each second are spread evenly over that second".to_owned(),
     );
     let instants = instants(&requests);
     let choice = Choice::Sequence(sequence.into());
     Ok(builder.finish(name, choice, Some(instants.into())))
 }
 
-/// The instant of each request, relative to the start of the first request's second.
+/// Returns the instant of each request, relative to the start of the first request's second.
 fn instants(requests: &[Entry<'_>]) -> Vec<Duration> {
     let mut instants = Vec::with_capacity(requests.len());
     let first = requests.first().map_or(0, |request| request.second);
@@ -133,7 +133,7 @@ fn instants(requests: &[Entry<'_>]) -> Vec<Duration> {
     instants
 }
 
-/// The fields of a line of the log.
+/// The fields of a line in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry<'a> {
     /// Seconds since the Unix epoch.
@@ -144,12 +144,12 @@ struct Entry<'a> {
     bytes: Option<u64>,
 }
 
-/// Why a line cannot be replayed.
+/// The error for a line that cannot be replayed.
 #[derive(Debug, PartialEq, Eq)]
 struct Error {
     offset: usize,
     message: String,
-    /// The reason by which lines are counted; in messages it follows "with".
+    /// The reason by which lines are counted; in messages, the reason follows "with".
     reason: &'static str,
 }
 
@@ -165,7 +165,7 @@ impl Error {
 
 const OTHER_FORM: &str = "an unknown log format";
 
-/// A position in a line.
+/// A reading position in a line.
 struct Cursor<'a> {
     content: &'a str,
     at: usize,
@@ -189,7 +189,7 @@ impl<'a> Cursor<'a> {
         )
     }
 
-    /// The bytes up to the next blank, which is skipped.
+    /// Returns the bytes up to the next space, and skips the space.
     fn word(&mut self, what: &str) -> Result<&'a str, Error> {
         let end = self.rest().find(' ').unwrap_or(self.rest().len());
         if end == 0 {
@@ -201,7 +201,7 @@ impl<'a> Cursor<'a> {
         Ok(word)
     }
 
-    /// The bytes between two delimiters; the blank after the second is skipped.
+    /// Returns the bytes between two delimiters, and skips the space after the second delimiter.
     fn between(&mut self, open: char, close: char, what: &str) -> Result<(usize, &'a str), Error> {
         if !self.rest().starts_with(open) {
             return Err(self.expected(what));
@@ -209,7 +209,7 @@ impl<'a> Cursor<'a> {
         let start = self.at + 1;
         let mut escaped = false;
         let end = self.content[start..].find(|letter| {
-            // A backslash escapes a quote: servers write quotes inside requests this way.
+            // An escaped quote does not end the request: servers write quotes in requests as `\"`.
             let closes = letter == close && !escaped;
             escaped = letter == '\\' && !escaped;
             closes
@@ -231,17 +231,17 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
     let mut cursor = Cursor { content, at: 0 };
     cursor.word("a host")?;
     cursor.word("an identity or -")?;
-    // User names may contain blanks: the time stamp starts at the next bracket.
+    // User names may contain spaces: the time stamp starts at the next bracket.
     match cursor.rest().find('[') {
         Some(bracket) if bracket > 0 => cursor.at += bracket,
-        _ => return Err(cursor.expected("a user or -, then a stamp in [ ]")),
+        _ => return Err(cursor.expected("a user or -, then a time stamp in [ ]")),
     }
     let (at, stamp) = cursor.between('[', ']', "a stamp")?;
     let second = seconds(stamp).ok_or_else(|| {
         Error::new(
             at,
             format!(
-                "expected a stamp like 10/Oct/2000:13:55:36 -0700, found {}",
+                "expected a time stamp like 10/Oct/2000:13:55:36 -0700, found {}",
                 found(stamp)
             ),
             OTHER_FORM,
@@ -296,13 +296,13 @@ fn entry(content: &str) -> Result<Entry<'_>, Error> {
     })
 }
 
-/// The method and the target (in origin form) of a request line, or the reason why `text` is not a request
-/// line. A request line of HTTP/0.9 has no version.
+/// Returns the method and the target (in origin form) of a request line. The error is the reason why `text` is not a
+/// request line. A request line of HTTP/0.9 has no version.
 fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
     if matches!(text, "-" | "") {
         return Err("no request (\"-\")");
     }
-    // A TLS handshake record: content type 22, version 3.x.
+    // A TLS handshake record begins with content type 22 and version 3.x.
     if ["\\x16\\x03", "\u{16}\u{3}"]
         .iter()
         .any(|hello| text.starts_with(hello))
@@ -342,15 +342,15 @@ fn request_line(text: &str) -> Result<(&str, Cow<'_, str>), &'static str> {
     if is_origin_form(&path) {
         return Ok((method, path));
     }
-    // Characters that a client must not send unencoded, and bytes that the log has lost.
+    // The target contains characters that a client must not send unencoded, or bytes that the log has lost.
     Err(match path.bytes().all(|byte| byte.is_ascii_graphic()) {
         true => "a target that is not a path",
         false => "a target with spaces, control bytes or bytes beyond ASCII",
     })
 }
 
-/// Decodes a log's escapes in a request target: a backslash before a quote or a backslash, and bytes as `\xhh`.
-/// Bytes beyond ASCII are replaced by a character that is invalid in a target.
+/// Decodes a log's escapes in a request target: a backslash before a quote or another backslash, and bytes as `\xhh`.
+/// Non-ASCII bytes are replaced by a character that is invalid in a target.
 fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);
@@ -375,7 +375,8 @@ fn unescaped(text: &str) -> Cow<'_, str> {
                 plain.push(letter);
                 &escape[1..]
             }
-            // Another control character, escaped like `\n` or `\t`.
+            // An escaped control character, such as `
+            // ` or `\t`.
             (None, Some('b' | 'n' | 'r' | 't' | 'v')) => {
                 plain.push('\u{1}');
                 &escape[1..]
@@ -390,7 +391,7 @@ fn unescaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(plain)
 }
 
-/// The time stamp `stamp`, like `10/Oct/2000:13:55:36 -0700`, in seconds since the Unix epoch.
+/// Converts the time stamp `stamp`, such as `10/Oct/2000:13:55:36 -0700`, into seconds since the Unix epoch.
 fn seconds(stamp: &str) -> Option<i64> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",

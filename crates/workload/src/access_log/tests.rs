@@ -86,8 +86,7 @@ fn stamps_are_read_in_any_zone() {
 fn a_truncated_last_line_is_skipped_and_counted() {
     let whole = LOG.trim_end();
     let last = whole.rfind('\n').unwrap() + 1;
-    // Truncated at any position, except within the number at the very end, where the truncation cannot be
-    // detected.
+    // The text is truncated at every position except within the last number, where the truncation cannot be detected.
     for end in last + 1..whole.len() - 1 {
         let workload = parse("test", &whole[..end]).unwrap();
         let skipped: Vec<(&str, u64)> = workload
@@ -113,7 +112,7 @@ fn line(request: &str, rest: &str) -> String {
     format!("h - - [10/Oct/2000:13:55:36 -0700] \"{request}\" {rest}\n")
 }
 
-/// Log lines of clients that do not use HTTP, or use a part of it that cannot be replayed.
+/// Log lines of clients that do not use HTTP, or that use a part of HTTP that cannot be replayed.
 #[test]
 fn odd_lines_are_skipped_and_counted_by_reason() {
     let log = [
@@ -180,7 +179,7 @@ fn escapes_of_the_log_are_undone() {
     assert_eq!(paths, ["/a\"b\\", "/q?x=\"1\"&y=\\", "/%22"]);
 }
 
-/// A dynamic API answers each query with a different size, and the same query with several sizes.
+/// A dynamic API responds to each query with a different size, and to the same query with several sizes.
 #[test]
 fn sizes_are_those_of_whole_targets_and_never_invented() {
     let log = [
@@ -212,17 +211,17 @@ fn sizes_are_those_of_whole_targets_and_never_invented() {
 fn faults_name_their_place() {
     assert_eq!(
         fault("h - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.0\" 2x0 1"),
-        "line 1, column 53: none of the 1 lines can be replayed; of the first: expected a status of three digits, \
+        "line 1, column 53: none of the 1 lines can be replayed; the first error: expected a status of three digits, \
          found \"2x0\""
     );
     assert_eq!(
         fault("h - - [yesterday] \"GET / HTTP/1.0\" 200 1"),
-        "line 1, column 8: none of the 1 lines can be replayed; of the first: expected a stamp like \
+        "line 1, column 8: none of the 1 lines can be replayed; the first error: expected a time stamp like \
          10/Oct/2000:13:55:36 -0700, found \"yesterday\""
     );
     assert_eq!(
         fault("h - - [10/Oct/2000:13:55:36 -0700] \"-\" 408 -"),
-        "line 1, column 37: none of the 1 lines can be replayed; of the first: expected a request like GET / \
+        "line 1, column 37: none of the 1 lines can be replayed; the first error: expected a request like GET / \
          HTTP/1.1, found \"-\""
     );
     assert_eq!(

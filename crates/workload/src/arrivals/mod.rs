@@ -1,18 +1,17 @@
-//! When sessions begin in an open loop.
+//! The arrivals of an open loop: the instants at which sessions begin.
 //!
-//! [`Arrivals`] is a rate over time ([`Profile`]) and a process that turns it into instants. Arrival *i*
-//! depends only on these two and on *i*. A load engine therefore executes the same plan with any number of
-//! threads, and can compute when each arrival *should* happen. This module never waits.
+//! [`Arrivals`] combines a rate over time ([`Profile`]) and a process that converts the rate into instants. Arrival *i*
+//! depends only on rate, process and *i*. A load engine therefore executes the same plan with any number of threads,
+//! and can compute the planned instant of each arrival. This module never waits.
 //!
-//! With N(t) the integral of the rate, the constant process places arrival *i* where N(t) = i. The Poisson
-//! process places it where N(t) is the sum of i + 1 exponential draws of mean 1. This time change turns a
-//! Poisson process of rate 1 into a Poisson process of any rate (Çinlar, "Introduction to Stochastic
-//! Processes", 1975, section 4.7).
+//! With N(t) the integral of the rate, the constant process places arrival *i* where N(t) = i. The Poisson process
+//! places it where N(t) is the sum of i + 1 exponential random numbers with mean 1. This time change converts a Poisson
+//! process of rate 1 into a Poisson process of any rate (Çinlar, "Introduction to Stochastic Processes", 1975, section
+//! 4.7).
 //!
 //! Arrivals may come in batches of a fixed size; all arrivals of a batch come at the same instant
-//! ([`Arrivals::in_batches`]). The mean rate remains the rate of the profile: a batch has the instant of its
-//! first arrival, and the Poisson process draws the gaps between batches (a compound Poisson process with
-//! batches of fixed size).
+//! ([`Arrivals::in_batches`]). A batch has the instant of its first arrival, so the mean rate remains the rate of the
+//! profile. The Poisson process sets the times between batches (a compound Poisson process with batches of fixed size).
 
 mod rate_text;
 
@@ -27,7 +26,7 @@ use crate::distribution::Law;
 
 pub use rate_text::RateTextError;
 
-/// A rate over time, in arrivals per second: pieces in which the rate changes linearly, then a constant rate.
+/// A rate over time, in arrivals per second: pieces with a linear change of the rate, then a constant rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     pieces: Vec<Piece>,
@@ -46,18 +45,18 @@ pub struct Piece {
     pub to: f64,
 }
 
-/// Why a profile is not valid.
+/// The reason why a profile is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("a rate of {0} a second is not valid: it must be finite and not negative")]
+#[error("a rate of {0} per second is not valid: it must be finite and not negative")]
 pub struct RateError(pub f64);
 
 impl Profile {
-    /// A constant rate.
+    /// Creates a constant rate.
     pub fn constant(rate: f64) -> Result<Profile, RateError> {
         Profile::new(Vec::new(), rate)
     }
 
-    /// The pieces in sequence, then the rate `last` without end.
+    /// Creates a profile of the pieces in sequence, then the rate `last` without end.
     pub fn new(pieces: Vec<Piece>, last: f64) -> Result<Profile, RateError> {
         let rates = pieces.iter().flat_map(|piece| [piece.from, piece.to]);
         match rates
@@ -69,12 +68,13 @@ impl Profile {
         }
     }
 
-    /// A ramp from `from` to `to` within `length`, then `to` without end.
+    /// Creates a ramp from `from` to `to` within `length`, then `to` without end.
     pub fn ramp(from: f64, to: f64, length: Duration) -> Result<Profile, RateError> {
         Profile::new(vec![Piece { length, from, to }], to)
     }
 
-    /// Each rate for its time, the last rate without end. If there are no steps, the rate is zero.
+    /// Creates a profile with each rate for its duration, the last rate without end. If there are no steps, the rate is
+    /// zero.
     pub fn steps(steps: &[(f64, Duration)]) -> Result<Profile, RateError> {
         let last = steps.last().map_or(0.0, |&(rate, _)| rate);
         let piece = |&(rate, length)| Piece {
@@ -85,7 +85,7 @@ impl Profile {
         Profile::new(steps.iter().map(piece).collect(), last)
     }
 
-    /// The rate at a time.
+    /// Returns the rate at a time.
     pub fn rate(&self, at: Duration) -> f64 {
         let mut start = Duration::ZERO;
         for piece in &self.pieces {
@@ -98,7 +98,7 @@ impl Profile {
         self.last
     }
 
-    /// The expected number of arrivals until a time: the integral of the rate.
+    /// Returns the expected number of arrivals until a time: the integral of the rate.
     pub fn expected(&self, until: Duration) -> f64 {
         let mut left = until.as_secs_f64();
         let mut sum = 0.0;
@@ -113,15 +113,15 @@ impl Profile {
         sum + self.last * left
     }
 
-    /// The first time, in seconds, until which `count` arrivals are expected. `None` if that number is never
-    /// reached.
+    /// Returns the first time, in seconds, at which the expected number of arrivals reaches `count`. `None` if this
+    /// number is never reached.
     pub fn time_of(&self, count: f64) -> Option<f64> {
         let mut left = count;
         let mut start = 0.0;
         for piece in &self.pieces {
             let expected = piece.expected();
-            // An arrival at the end of a piece belongs to this piece and not to the next, because a rate of
-            // zero in the next piece would delay it.
+            // An arrival at the end of a piece belongs to this piece. If it belonged to the next piece, a rate of zero
+            // there would delay it.
             if left <= expected && expected > 0.0 {
                 return Some(start + piece.time_of(left));
             }
@@ -141,14 +141,13 @@ impl Piece {
         (self.from + self.to) / 2.0 * self.length.as_secs_f64()
     }
 
-    /// The time within the piece until which `count` arrivals are expected; `count` is at most the expected
-    /// number of the piece.
+    /// Returns the time within the piece at which the expected number of arrivals reaches `count`, which is at most the
+    /// expected number of the piece.
     fn time_of(&self, count: f64) -> f64 {
         if count <= 0.0 {
             return 0.0;
         }
-        // The root of from t + slope t^2 / 2 = count, in the form that keeps its precision if the slope is
-        // small.
+        // The root of from t + slope t^2 / 2 = count, in a form that is also precise for a small slope.
         let root = (self.from * self.from + 2.0 * self.slope() * count).max(0.0);
         let time = 2.0 * count / (self.from + root.sqrt());
         time.min(self.length.as_secs_f64())
@@ -173,7 +172,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// The process that turns a rate into instants.
+/// The process that converts a rate into instants.
 #[derive(Debug, Clone, PartialEq)]
 enum Process {
     Constant(Profile),
@@ -181,11 +180,11 @@ enum Process {
     Recorded(Arc<[Duration]>, f64),
 }
 
-/// When sessions begin.
+/// The arrivals of an open loop: the instants at which sessions begin.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrivals {
     process: Process,
-    /// The number of arrivals at the same instant.
+    /// The number of arrivals at each instant.
     batch: NonZeroU32,
 }
 
@@ -197,17 +196,17 @@ impl Arrivals {
         }
     }
 
-    /// Evenly, at the profile's rate.
+    /// Creates evenly spaced arrivals at the profile's rate.
     pub fn constant(profile: Profile) -> Arrivals {
         Arrivals::of(Process::Constant(profile))
     }
 
-    /// Independent arrivals: a Poisson process with the profile's rate.
+    /// Creates independent arrivals: a Poisson process with the profile's rate.
     pub fn poisson(profile: Profile, seed: Seed) -> Arrivals {
         Arrivals::of(Process::Poisson(profile, seed.stream("arrivals")))
     }
 
-    /// The same mean rate in batches of this many arrivals each. A recording keeps its own times.
+    /// Groups the arrivals into batches of `batch` arrivals with the same mean rate. Recorded arrivals are not changed.
     pub fn in_batches(self, batch: NonZeroU32) -> Arrivals {
         match self.process {
             Process::Recorded(..) => self,
@@ -215,7 +214,7 @@ impl Arrivals {
         }
     }
 
-    /// At recorded times, in order, with a replay speed factor of `speed`.
+    /// Creates arrivals at recorded times, in chronological order, with a replay speed factor of `speed`.
     pub fn recorded(times: Arc<[Duration]>, speed: f64) -> Result<Arrivals, RateError> {
         match speed.is_finite() && speed > 0.0 {
             true => Ok(Arrivals::of(Process::Recorded(times, speed))),
@@ -223,12 +222,12 @@ impl Arrivals {
         }
     }
 
-    /// The number of arrivals at the same instant; `None` if arrivals come one by one.
+    /// Returns the number of arrivals at each instant; `None` if arrivals are single.
     pub fn batch(&self) -> Option<NonZeroU32> {
         (self.batch > NonZeroU32::MIN).then_some(self.batch)
     }
 
-    /// The length of a recording at its replay speed; `None` for other arrivals, or if it is longer than
+    /// Returns the length of a recording at its replay speed; `None` for other arrivals, or if the length exceeds
     /// [`LONGEST`].
     pub fn recorded_length(&self) -> Option<Duration> {
         let Process::Recorded(times, speed) = &self.process else {
@@ -238,7 +237,7 @@ impl Arrivals {
         (seconds <= LONGEST.as_secs_f64()).then(|| Duration::from_secs_f64(seconds))
     }
 
-    /// All arrivals in order, from the first.
+    /// Returns all arrivals in order, from the first.
     pub fn schedule(&self) -> Schedule<'_> {
         Schedule {
             arrivals: self,
@@ -247,7 +246,7 @@ impl Arrivals {
         }
     }
 
-    /// The expected number of arrivals between two times; for a recording, the actual number.
+    /// Returns the expected number of arrivals between two times; for a recording, the actual number.
     pub fn expected(&self, from: Duration, to: Duration) -> f64 {
         match &self.process {
             Process::Constant(profile) | Process::Poisson(profile, _) => {
@@ -293,7 +292,7 @@ impl fmt::Display for Arrivals {
 pub struct Schedule<'a> {
     arrivals: &'a Arrivals,
     next: u64,
-    /// The sum of the exponential draws so far.
+    /// The sum of the exponential random numbers until now.
     sum: f64,
 }
 
@@ -318,12 +317,12 @@ impl Iterator for Schedule<'_> {
             }
         };
         self.next += 1;
-        // An arrival after more than a hundred years counts as never.
+        // An arrival after more than a hundred years is omitted.
         (seconds < 3.2e9).then(|| (number, Duration::from_nanos((seconds * 1e9).round() as u64)))
     }
 
-    /// Skips arrivals. Only the Poisson process computes the skipped arrivals, because each arrival depends on
-    /// the arrivals before it.
+    /// Skips arrivals. Only the Poisson process must compute the skipped arrivals, because each arrival depends on the
+    /// previous arrivals.
     fn nth(&mut self, n: usize) -> Option<(u64, Duration)> {
         match self.arrivals.process {
             Process::Poisson(..) => {
@@ -337,7 +336,7 @@ impl Iterator for Schedule<'_> {
     }
 }
 
-/// The longest recording that is replayed to its end: a year.
+/// The longest recording that is replayed to its end: one year.
 pub const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
 #[cfg(test)]
@@ -351,7 +350,7 @@ mod tests {
         assert_eq!(at(2.0).recorded_length(), Some(Duration::from_millis(1500)));
         for speed in [1e-20, f64::MIN_POSITIVE, 5e-324] {
             assert_eq!(at(speed).recorded_length(), None);
-            // Arrivals after a hundred years are left out.
+            // Arrivals after more than a hundred years are omitted.
             assert_eq!(seconds(&at(speed), 9), [0.0]);
         }
         for speed in [1e20, f64::MAX] {
@@ -389,7 +388,10 @@ mod tests {
             for at in [1.0, 2.5, 5.0, 9.9] {
                 let wanted = from * at + (to - from) * at * at / 20.0;
                 let found = times.iter().filter(|&&time| time < at).count() as f64;
-                assert!((found - wanted).abs() <= 1.0, "{from} {to} {at}: {found}");
+                assert!(
+                    (found - wanted).abs() <= 1.0,
+                    "from {from}/s to {to}/s, at {at}: {found} arrivals, {wanted} wanted"
+                );
                 let at = Duration::from_secs_f64(at);
                 assert!((profile.expected(at) - wanted).abs() < 1e-9);
             }
@@ -422,10 +424,10 @@ mod tests {
         let gaps: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
         let mean = gaps.iter().sum::<f64>() / 1e5;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / 1e5;
-        // Three standard errors of 10^5 exponential draws: 1 % of the mean, 3 % of the variance.
+        // Three standard errors of 10^5 exponential random numbers: 1 % of the mean, 3 % of the variance.
         assert!((mean * 1000.0 - 1.0).abs() < 0.01, "{mean}");
         assert!((variance * 1e6 - 1.0).abs() < 0.03, "{variance}");
-        // Counts per second: their mean is the rate, and their variance equals their mean.
+        // For counts per second, both the mean and the variance equal the rate.
         let mut counts = [0.0; 90];
         for time in &times {
             if let Some(count) = counts.get_mut(*time as usize) {
@@ -434,7 +436,7 @@ mod tests {
         }
         let mean = counts.iter().sum::<f64>() / 90.0;
         let variance = counts.iter().map(|c: &f64| (c - mean).powi(2)).sum::<f64>() / 89.0;
-        // The ratio's standard deviation is sqrt(2 / 89) = 0.15.
+        // The standard deviation of the ratio is sqrt(2 / 89) = 0.15.
         assert!((variance / mean - 1.0).abs() < 0.45, "{variance} {mean}");
     }
 
@@ -456,7 +458,7 @@ mod tests {
                 .chunks(16)
                 .all(|batch| batch.iter().all(|time| *time == batch[0]))
         );
-        // Three standard errors of 10^4 exponential draws.
+        // Three standard errors of 10^4 exponential random numbers.
         let rate = 160_000.0 / times.last().unwrap();
         assert!((rate / 1000.0 - 1.0).abs() < 0.03, "{rate}");
         let single = Arrivals::poisson(profile, Seed(3));

@@ -6,7 +6,7 @@ use fathometer_model::{Rate, quantity};
 
 use super::{Piece, Profile};
 
-/// Why a text is not a rate.
+/// The reason why a text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct RateTextError(String);
@@ -42,10 +42,11 @@ impl Profile {
         Profile::new(pieces, last).map_err(|error| RateTextError(error.to_string()))
     }
 
-    /// The length of a test that contains all parts of a rate; a last part without a duration gets `last`. `None` if no
-    /// part has a duration: the rate has no length of its own.
+    /// Returns the length of a test that contains all parts of a rate. A last part without a duration gets the duration
+    /// `last`. `None` if no part has a duration, so that the rate does not set the length.
     ///
     /// # Errors
+    ///
     /// If the text is malformed.
     pub fn stated_length(text: &str, last: Duration) -> Result<Option<Duration>, RateTextError> {
         let stretches = parse(text).map_err(RateTextError)?;
@@ -64,7 +65,7 @@ struct Stretch {
     from: f64,
     /// Requests per second at the end of the interval.
     to: f64,
-    /// The length of the interval; `None`: to the end of the test.
+    /// The length of the interval; `None`: until the end of the test.
     length: Option<Duration>,
 }
 
@@ -89,7 +90,7 @@ fn parse(text: &str) -> Result<Vec<Stretch>, String> {
         };
         if length.is_none() && n + 1 < parts.len() {
             return Err(format!(
-                "{part:?} has no duration: write {part}x30s; only the last part may omit it"
+                "{part:?} has no duration: use {part}x30s; only the last part may omit the duration"
             ));
         }
         if length.is_some_and(|length| length.is_zero()) {
@@ -113,7 +114,7 @@ fn per_second(text: &str) -> Result<f64, String> {
         Some((number, "h")) => (number, 3600.0),
         Some((_, unit)) => {
             return Err(format!(
-                "{unit:?} is not a unit of a rate: write /s, /m or /h"
+                "{unit:?} is not a unit of a rate: use /s, /m or /h"
             ));
         }
         None => (text, 1.0),
@@ -121,7 +122,7 @@ fn per_second(text: &str) -> Result<f64, String> {
     let rate: f64 = number
         .trim()
         .parse()
-        .map_err(|_| format!("{text:?} is not a rate: write requests per second, as in 1000"))?;
+        .map_err(|_| format!("{text:?} is not a rate: use requests per second, as in 1000"))?;
     let rate = Rate::try_from(rate / seconds)
         .map_err(|error| format!("the rate {text:?} is out of range: {error}"))?;
     Ok(rate.per_second())

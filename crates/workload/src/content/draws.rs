@@ -1,9 +1,9 @@
-//! Random numbers read from a seed in sequence.
+//! Random numbers from a seed, in sequence.
 
 use fathometer_model::Seed;
 
-/// Sequential random choices from one seed. They are meant for content, where the order of the choices is the
-/// order of the text; decisions about packets or times are keyed by number instead.
+/// Sequential random choices from one seed. They are for content, where choices have the order of the text. Random
+/// decisions about packets or times use a number as key instead.
 #[derive(Debug, Clone)]
 pub struct Draws {
     seed: Seed,
@@ -11,12 +11,12 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// A sequence of choices from `seed`, from the first number on.
+    /// Creates a sequence of choices from `seed`, starting with the first number.
     pub fn new(seed: Seed) -> Draws {
         Draws { seed, next: 0 }
     }
 
-    /// A number from 0 to `bound - 1`. Panics if `bound` is zero.
+    /// Returns a number from 0 to `bound - 1`. Panics if `bound` is zero.
     pub fn below(&mut self, bound: usize) -> usize {
         assert!(bound > 0, "a choice among none");
         let draw = self.seed.draw(self.next);
@@ -25,7 +25,7 @@ impl Draws {
         ((u128::from(draw) * bound as u128) >> 64) as usize
     }
 
-    /// One of `choices`, all equally probable. Panics if there are none.
+    /// Returns one of `choices`, all with equal probability. Panics if there are none.
     pub fn pick<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
         choices[self.below(choices.len())]
     }

@@ -7,21 +7,21 @@ use super::words::*;
 
 /// English text generated from one seed.
 ///
-/// DEFLATE reduces 20 kB of this text to about a third, as it does with real prose.
+/// DEFLATE reduces 20 kB of this text to about a third, as for real prose.
 #[derive(Debug, Clone)]
 pub struct English {
     draws: Draws,
 }
 
 impl English {
-    /// The text of `seed`, from the beginning.
+    /// Creates the text of `seed`, from its beginning.
     pub fn new(seed: Seed) -> English {
         English {
             draws: Draws::new(seed),
         }
     }
 
-    /// A label of two or three words, as in the text of a link: `secure servers`.
+    /// Returns a label of two or three words, as in the text of a link: `secure servers`.
     pub fn label(&mut self) -> String {
         let noun = self.noun();
         match self.draws.below(4) {
@@ -32,7 +32,7 @@ impl English {
         }
     }
 
-    /// A fictitious product with a version number: `Velocast 3.1`.
+    /// Returns a fictitious product with a version number: `Velocast 3.1`.
     pub fn product(&mut self) -> String {
         format!(
             "{}{}{} {}.{}",
@@ -44,7 +44,7 @@ impl English {
         )
     }
 
-    /// A headline without a full stop: `Meridian ships portable previews`.
+    /// Returns a headline without a full stop: `Meridian ships portable previews`.
     pub fn headline(&mut self) -> String {
         let maker = self.draws.pick(MAKERS);
         let verb = self.draws.pick(VERBS);
@@ -63,7 +63,7 @@ impl English {
         }
     }
 
-    /// A sentence, including its full stop.
+    /// Returns a sentence, including its full stop.
     pub fn sentence(&mut self) -> String {
         match self.draws.below(6) {
             0 => format!("{}.", self.headline()),
@@ -115,7 +115,7 @@ impl English {
         }
     }
 
-    /// Prose of exactly `length` bytes: whole words, and a full stop at the end if it fits.
+    /// Returns prose of exactly `length` bytes: whole words, and a full stop at the end if it fits.
     pub fn exactly(&mut self, length: usize) -> String {
         let mut text = String::with_capacity(length);
         let longest = BY_LENGTH.len();
@@ -132,7 +132,7 @@ impl English {
         }
         while text.len() < length {
             let left = length - text.len();
-            // A word of n letters takes n + 1 bytes with its space; never leave exactly one byte.
+            // A word of n letters takes n + 1 bytes with its space, so one remaining byte could not be filled.
             let word = match left {
                 1 => {
                     text.push('.');
@@ -148,7 +148,7 @@ impl English {
         text
     }
 
-    /// A path segment of words, as in `secure-servers`.
+    /// Returns a path segment of words, as in `secure-servers`.
     pub fn slug(&mut self) -> String {
         match self.draws.below(3) {
             0 => format!("{}-{}", self.adjective(), self.noun()),
@@ -165,7 +165,7 @@ impl English {
     }
 }
 
-/// `text` with its first letter in upper case.
+/// Converts the first letter of `text` to upper case.
 fn capitalised(text: &str) -> String {
     let mut letters = text.chars();
     match letters.next() {

@@ -1,8 +1,8 @@
-//! Content synthesis: bytes and text from a seed, with a stated compressibility.
+//! Content synthesis: generates bytes and text from a seed, with a stated compressibility.
 //!
-//! The compressibility of a body determines its number of packets. A synthetic site must therefore match the
-//! sizes of the real site, both uncompressed and compressed. [`noise`] cannot be compressed, [`mixture`]
-//! compresses to a fraction that the caller sets, and [`English`] resembles prose and compresses like it.
+//! The compressibility of a body determines its number of packets. A synthetic site must therefore match the sizes of
+//! the real site, both uncompressed and compressed. [`noise`] cannot be compressed, [`mixture`] compresses to a
+//! fraction that the caller sets, and [`English`] compresses like prose.
 
 mod draws;
 mod english;
@@ -15,10 +15,10 @@ pub use english::English;
 
 use fathometer_model::Seed;
 
-/// Bytes of a repeating run in [`mixture`].
+/// The length in bytes of the repeating run in [`mixture`].
 const RUN: usize = 256;
 
-/// `length` bytes that no coding can compress.
+/// Generates `length` bytes that no coding can compress.
 pub fn noise(seed: Seed, length: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(length + 8);
     let mut counter = 0;
@@ -30,11 +30,11 @@ pub fn noise(seed: Seed, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// `length` bytes that DEFLATE reduces to about `ratio` of their size.
+/// Generates `length` bytes that DEFLATE reduces to about `ratio` of their size.
 ///
-/// Every run of 256 bytes begins with noise and ends with one repeated byte, in proportions that depend on
-/// `ratio`. The result is within 0.03 of `ratio` for bodies of 4 KiB and more and ratios from 0.05 to 1; in
-/// shorter bodies the coding's own header takes a larger share.
+/// Every run of 256 bytes begins with noise and ends with one repeated byte, in proportions that depend on `ratio`. The
+/// result is within 0.03 of `ratio` for bodies of 4 KiB and more and ratios from 0.05 to 1. In shorter bodies the
+/// header of the coding takes a larger share.
 pub fn mixture(seed: Seed, length: usize, ratio: f64) -> Vec<u8> {
     // DEFLATE encodes a repeated run in about three bytes.
     let random = (RUN as f64 * ratio.clamp(0.0, 1.0) - 3.0).max(0.0) as usize;
@@ -79,7 +79,7 @@ mod tests {
                 let got = ratio_of(&body);
                 assert!(
                     (got - asked).abs() < 0.03,
-                    "asked {asked}, got {got} at {length} B"
+                    "wanted ratio {asked}, got {got}, for {length} B"
                 );
             }
         }

@@ -56,7 +56,7 @@ pub(super) const NOUNS: &[&str] = &[
     "weekends", "windows", "winners", "wizards", "writers",
 ];
 
-/// Verbs with a company as subject and its products as object.
+/// Verbs with a company as subject and a product as object.
 pub(super) const VERBS: &[&str] = &[
     "announces", "delivers", "supports", "improves", "introduces", "builds", "presents",
     "extends", "offers", "publishes", "licenses", "simplifies", "demonstrates", "updates",
@@ -74,7 +74,7 @@ pub(super) const VERBS: &[&str] = &[
     "verifies",
 ];
 
-/// Imperatives to a reader.
+/// Imperatives addressed to a reader.
 pub(super) const ACTIONS: &[&str] = &[
     "download", "explore", "discover", "try", "create", "share", "search", "order", "compare",
     "learn about", "read about", "join", "register", "upgrade", "preview", "customize", "add",
@@ -132,20 +132,20 @@ pub(super) const CLOSERS: &[&str] = &[
     "with a single click", "with no extra hardware", "within the budget", "year after year",
 ];
 
-/// Beginnings of the names of products.
+/// First syllables of product names.
 pub(super) const FIRST_SYLLABLES: &[&str] = &[
     "Ac", "Al", "Ar", "Bel", "Bri", "Cal", "Cor", "Cy", "Dar", "Del", "Em", "Ex", "Fal", "Fer",
     "Gal", "Hel", "In", "Jo", "Kel", "Lu", "Mar", "Mon", "Nor", "Om", "Pal", "Per", "Quan", "Ro",
     "Sal", "Tan", "Vel", "Zan",
 ];
 
-/// Middle parts of these names.
+/// Middle syllables of product names.
 pub(super) const MIDDLE_SYLLABLES: &[&str] = &[
     "a", "be", "ca", "di", "do", "fi", "go", "gra", "i", "la", "le", "lo", "ma", "me", "mi", "na",
     "ni", "no", "o", "pa", "pe", "ra", "ri", "ro", "sa", "si", "ta", "te", "ti", "va", "ve", "wi",
 ];
 
-/// Last parts of these names.
+/// Last syllables of product names.
 pub(super) const LAST_SYLLABLES: &[&str] = &[
     "base", "bit", "cast", "com", "dex", "dic", "don", "fax", "file", "gate", "lan", "link",
     "lox", "mail", "max", "net", "nix", "pad", "phon", "plex", "ra", "scan", "soft", "star",

@@ -1,4 +1,4 @@
-//! Mixtures of laws.
+//! Mixtures of probability laws.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ pub struct Part {
     pub weight: f64,
     /// The law before the two limits below are applied.
     pub law: Law,
-    /// Values at and above this limit are drawn again, so that the law is conditional on values below it.
-    /// Infinite: no limit.
+    /// Values at and above this limit are redrawn, so that the law is conditional on values below the limit. Infinite:
+    /// no limit.
     pub below: f64,
     /// Values above the cap are set to the cap. Infinite: no cap.
     pub cap: f64,
 }
 
 impl Part {
-    /// A part without limits.
+    /// Creates a part without limits.
     pub const fn of(weight: f64, law: Law) -> Part {
         Part {
             weight,
@@ -39,13 +39,13 @@ impl Part {
         }
     }
 
-    /// The `counter`-th draw from `seed`.
+    /// Returns the value number `counter` of the stream of `seed`.
     pub fn sample(&self, seed: Seed, counter: u64) -> f64 {
         if self.below == f64::INFINITY {
             return self.law.sample(seed, counter).min(self.cap);
         }
-        // Drawing again until the value is below the limit is equivalent to one draw from the lower part of
-        // the law.
+        // Redrawing until the value is below the limit is equivalent to one draw from the law conditional on values
+        // below the limit.
         let p = open_uniform(seed, counter) * self.law.cdf(self.below);
         self.law.quantile(p).min(self.cap)
     }
@@ -53,42 +53,42 @@ impl Part {
 
 /// A law that combines several laws with given weights, such as a body and a tail, or two kinds of files.
 ///
-/// Members of a set can be assigned to its parts in exact proportion, by [`Mixture::part_of`]: the share of a
-/// part is then its weight, rounded to whole members, and not random.
+/// Members of a set can be assigned to its parts in exact proportion, by [`Mixture::part_of`]. The share of a part is
+/// then not random but its weight, rounded to whole members.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixture {
     parts: Vec<Part>,
 }
 
 impl Mixture {
-    /// A mixture of these parts. `None` if there are no parts, or if the weights are not positive numbers that
-    /// sum to 1 within a billionth.
+    /// Creates a mixture of these parts. `None` if there are no parts, or if the weights are not positive numbers that
+    /// sum to 1 within 1e-9.
     pub fn new(parts: Vec<Part>) -> Option<Mixture> {
         let sum: f64 = parts.iter().map(|part| part.weight).sum();
         let positive = parts.iter().all(|part| part.weight > 0.0);
         (positive && (sum - 1.0).abs() < 1e-9).then_some(Mixture { parts })
     }
 
-    /// A single law, without limits.
+    /// Creates a mixture of a single law, without limits.
     pub fn single(law: Law) -> Mixture {
         Mixture {
             parts: vec![Part::of(1.0, law)],
         }
     }
 
-    /// The parts of the mixture.
+    /// Returns the parts of the mixture.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// The part to which member `index` of a set belongs: among the first *n* members of any set, each part has
+    /// Returns the part to which member `index` of a set belongs. Among the first *n* members of any set, each part has
     /// its weight times *n* members, to within one.
     pub fn part_of(&self, index: u64) -> &Part {
         let last = self.parts.len() - 1;
         let (mut index, mut rest) = (index, 1.0);
         for part in &self.parts[..last] {
-            // Among the members not assigned to an earlier part, this part gets those at which its rounded
-            // share grows.
+            // Among the members that no earlier part has, this part gets the members at which its rounded share
+            // increases.
             let share = |n: u64| (n as f64 * (part.weight / rest) + 0.5).floor() as u64;
             if share(index + 1) > share(index) {
                 return part;
@@ -99,7 +99,7 @@ impl Mixture {
         &self.parts[last]
     }
 
-    /// P(X <= x).
+    /// Returns P(X <= x).
     pub fn cdf(&self, x: f64) -> f64 {
         self.parts
             .iter()
@@ -107,7 +107,7 @@ impl Mixture {
             .sum()
     }
 
-    /// The draw of member `index` of a set, from its part.
+    /// Returns the value of member `index` of a set, drawn from the member's part.
     pub fn sample(&self, seed: Seed, index: u64) -> f64 {
         self.part_of(index).sample(seed, index)
     }
@@ -195,7 +195,7 @@ mod tests {
         assert!((mixture.cdf(10_000.0) - 0.93).abs() < 1e-12);
         assert!((mixture.cdf(20_000.0) - 0.965).abs() < 1e-12);
         assert_eq!(mixture.cdf(1e7), 1.0);
-        // A body with redraws has its own median; exp(7.63) is the median without the limit.
+        // The median of a body with redraws differs from exp(7.63), which is the median without the limit.
         let below_median = draws.iter().filter(|&&x| x < 2000.0).count() as f64;
         assert!((below_median / 1e4 - mixture.cdf(2000.0)).abs() < 0.015);
     }

@@ -1,9 +1,9 @@
-//! Probability laws and draws from them.
+//! Probability laws, and random values from them.
 //!
-//! A draw depends only on a seed and a counter, and not on the machine. Logarithms and powers come from
-//! `libm`, which is the same code everywhere. The system's mathematical library is not used, because its last
-//! digit differs between systems. IEEE 754 defines all other operations (sums, products, quotients, square
-//! roots) to the last bit.
+//! A random value depends only on a seed and a counter, and not on the machine. Logarithms and powers come from `libm`,
+//! which is the same code everywhere. The system's mathematical library is not used, because the last digit of its
+//! results differs between systems. IEEE 754 defines all other operations (sums, products, quotients, square roots)
+//! exactly.
 
 use std::f64::consts::LN_10;
 use std::fmt;
@@ -20,7 +20,7 @@ pub use mixture::{Mixture, Part};
 /// The text form names the law and its parameters as the literature does: `Pareto(k = 1, alpha = 1.4)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Law {
-    /// Always the same value.
+    /// A constant.
     Fixed(f64),
     /// Uniform from `low` to `high`.
     Uniform {
@@ -29,12 +29,12 @@ pub enum Law {
         /// The largest value.
         high: f64,
     },
-    /// Negative exponential.
+    /// Exponential.
     Exponential {
         /// The mean.
         mean: f64,
     },
-    /// Negative exponential in which every larger value is set to the cap, as for TPC-W's think times.
+    /// Exponential, with larger values set to the cap, as for TPC-W's think times.
     CappedExponential {
         /// The mean before the cap.
         mean: f64,
@@ -45,7 +45,7 @@ pub enum Law {
     Pareto {
         /// The smallest value, k.
         scale: f64,
-        /// The tail index, alpha: there is no mean at 1 and below, and no variance at 2 and below.
+        /// The tail index, alpha. If it is 1 or less, there is no mean; if it is 2 or less, there is no variance.
         shape: f64,
     },
     /// Pareto conditional on the value being at most `high`.
@@ -54,17 +54,17 @@ pub enum Law {
         low: f64,
         /// The largest value, p.
         high: f64,
-        /// The index, alpha.
+        /// The tail index, alpha.
         shape: f64,
     },
-    /// The natural logarithm is normal.
+    /// A law whose natural logarithm is normal.
     Lognormal {
         /// The mean of ln X.
         mu: f64,
         /// The standard deviation of ln X.
         sigma: f64,
     },
-    /// The decimal logarithm is normal.
+    /// A law whose decimal logarithm is normal.
     Lognormal10 {
         /// The mean of log10 X.
         mu: f64,
@@ -83,7 +83,7 @@ pub enum Law {
     Weibull {
         /// The exponent.
         shape: f64,
-        /// The value that is exceeded with probability 1/e.
+        /// The scale: the value that is exceeded with probability 1/e.
         scale: f64,
     },
 }
@@ -97,7 +97,7 @@ pub struct LawError {
 }
 
 impl Law {
-    /// The `counter`-th draw of this law from `seed`.
+    /// Returns the value number `counter` of this law from `seed`.
     pub fn sample(&self, seed: Seed, counter: u64) -> f64 {
         match *self {
             Law::InverseGaussian { mean, lambda } => {
@@ -109,7 +109,7 @@ impl Law {
         }
     }
 
-    /// P(X <= x).
+    /// Returns P(X <= x).
     pub fn cdf(&self, x: f64) -> f64 {
         if x.is_nan() {
             return f64::NAN;
@@ -164,7 +164,7 @@ impl Law {
         }
     }
 
-    /// The smallest x with P(X <= x) >= `p`, for `p` from 0 to 1; infinite at 1 if the law has no largest
+    /// Returns the smallest x with P(X <= x) >= `p`, for `p` from 0 to 1; infinite at 1 if the law has no largest
     /// value.
     pub fn quantile(&self, p: f64) -> f64 {
         match *self {
@@ -184,7 +184,7 @@ impl Law {
         }
     }
 
-    /// The mean; `None` if it is infinite.
+    /// Returns the mean; `None` if it is infinite.
     pub fn mean(&self) -> Option<f64> {
         Some(match *self {
             Law::Fixed(value) => value,
@@ -213,34 +213,34 @@ impl Law {
     pub fn check(&self) -> Result<(), LawError> {
         let positive = |x: f64| x > 0.0 && x.is_finite();
         let (holds, rule) = match *self {
-            Law::Fixed(value) => (value.is_finite(), "the value is a number"),
+            Law::Fixed(value) => (value.is_finite(), "the value must be finite"),
             Law::Uniform { low, high } => (
                 low.is_finite() && high.is_finite() && low <= high,
-                "low is at most high",
+                "low and high must be finite, and low must be at most high",
             ),
-            Law::Exponential { mean } => (positive(mean), "the mean is above 0"),
+            Law::Exponential { mean } => (positive(mean), "the mean must be above 0"),
             Law::CappedExponential { mean, cap } => (
                 positive(mean) && positive(cap),
-                "the mean and the cap are above 0",
+                "the mean and the cap must be above 0",
             ),
             Law::Pareto { scale, shape } => (
                 positive(scale) && positive(shape),
-                "k and alpha are above 0",
+                "k and alpha must be above 0",
             ),
             Law::BoundedPareto { low, high, shape } => (
                 positive(low) && positive(shape) && high.is_finite() && low < high,
-                "0 < k < p, and alpha is above 0",
+                "0 < k < p is required, and alpha must be above 0",
             ),
             Law::Lognormal { mu, sigma } | Law::Lognormal10 { mu, sigma } => {
-                (mu.is_finite() && positive(sigma), "sigma is above 0")
+                (mu.is_finite() && positive(sigma), "sigma must be above 0")
             }
             Law::InverseGaussian { mean, lambda } => (
                 positive(mean) && positive(lambda),
-                "mu and lambda are above 0",
+                "mu and lambda must be above 0",
             ),
             Law::Weibull { shape, scale } => (
                 positive(shape) && positive(scale),
-                "shape and scale are above 0",
+                "shape and scale must be above 0",
             ),
         };
         match holds {
@@ -249,7 +249,7 @@ impl Law {
         }
     }
 
-    /// The quantile of a law of positive numbers, by bisection on the bits of the number. The bits have the
+    /// Computes the quantile of a law of positive numbers, by bisection on the bits of the number. The bits have the
     /// same order as the numbers, so 64 steps find the exact number.
     fn search(&self, p: f64) -> f64 {
         if p >= 1.0 {
@@ -297,20 +297,23 @@ impl fmt::Display for Law {
     }
 }
 
-/// The `counter`-th number of the stream, uniform on (0, 1): never 0 or 1, whose quantiles may be infinite.
+/// Returns the number `counter` of the stream, uniform on (0, 1). It is never 0 or 1, for which quantiles may be
+/// infinite.
 pub(crate) fn open_uniform(seed: Seed, counter: u64) -> f64 {
-    // The middle of the 2^-52 wide interval, so that the sum is exact.
+    // The middle of an interval of width 2^-52, so that the sum is exact.
     ((seed.draw(counter) >> 12) as f64 + 0.5) * (1.0 / (1u64 << 52) as f64)
 }
 
-/// A draw from the square of a standard normal number and a uniform number. The square corresponds to two
-/// roots, whose product is mean^2; the smaller root is selected with probability mean / (mean + smaller).
+/// Computes an inverse Gaussian value from the square of a standard normal number and a uniform number. The square
+/// corresponds to two roots, whose product is mean^2. The smaller root is selected with probability mean / (mean +
+/// smaller).
 ///
 /// J. Michael, W. Schucany, R. Haas, "Generating random variates using transformations with
 /// multiple roots", The American Statistician 30 (1976).
 fn inverse_gaussian(mean: f64, lambda: f64, square: f64, choice: f64) -> f64 {
     let scaled = mean * square;
-    // The larger root is a sum of positive terms. The smaller root, a difference, would lose precision.
+    // The larger root is a sum of positive terms and is computed first, because the difference for the smaller root
+    // would lose precision.
     let root = (scaled * (4.0 * lambda + scaled)).sqrt();
     let larger = mean + mean * (scaled + root) / (2.0 * lambda);
     let smaller = mean * mean / larger;

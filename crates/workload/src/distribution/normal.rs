@@ -1,14 +1,13 @@
 //! The standard normal distribution.
 
-/// P(Z <= z).
+/// Returns P(Z <= z).
 pub fn cdf(z: f64) -> f64 {
     0.5 * libm::erfc(-z * std::f64::consts::FRAC_1_SQRT_2)
 }
 
-/// The z with P(Z <= z) = `p`, to about 16 digits; infinite at 0 and 1.
+/// Returns the z with P(Z <= z) = `p`, to about 16 digits; infinite at 0 and 1.
 ///
-/// M. Wichura, "Algorithm AS 241: The percentage points of the normal distribution", Applied
-/// Statistics 37 (1988).
+/// M. Wichura, "Algorithm AS 241: The percentage points of the normal distribution", Applied Statistics 37 (1988).
 pub fn quantile(p: f64) -> f64 {
     let centred = p - 0.5;
     if centred.abs() <= 0.425 {
@@ -42,7 +41,7 @@ pub(super) fn scaled_tail(exponent: f64, z: f64) -> f64 {
     density / denominator
 }
 
-/// Horner's rule; the constant term comes first.
+/// Evaluates a polynomial by Horner's rule; the constant term comes first.
 fn polynomial(coefficients: &[f64; 8], x: f64) -> f64 {
     coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c)
 }
@@ -123,7 +122,7 @@ mod tests {
         }
         assert_eq!(quantile(0.0), f64::NEG_INFINITY);
         assert_eq!(quantile(1.0), f64::INFINITY);
-        // From standard tables.
+        // Values from standard tables.
         assert!((quantile(0.975) - 1.959_963_984_540_054).abs() < 1e-15);
     }
 

@@ -1,9 +1,9 @@
 //! Goodness of fit: tests whether generated values follow the intended law.
 //!
-//! A [`FitReport`] has one line per stage: the intended law, the generated values, the test statistic, the
-//! criterion and the verdict. Some distances from a law are unavoidable, because counts are whole numbers.
-//! Such a stage is tested against a stated distance instead of a probability. A stage without an intended
-//! law is reported without a verdict.
+//! A [`FitReport`] has one line per stage: the intended law, the generated values, the test statistic, the criterion
+//! and the verdict. Some distances from a law are unavoidable, because counts are whole numbers. A stage with such a
+//! distance is tested against a stated distance instead of a probability. A stage without an intended law is reported
+//! without a verdict.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub struct StageFit {
     pub name: String,
     /// The intended law with its parameters.
     pub wanted: String,
-    /// The generated values, in a few figures.
+    /// Figures that summarise the generated values.
     pub realised: String,
     /// The number of values tested.
     pub n: u64,
@@ -55,14 +55,14 @@ pub struct StageFit {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Criterion {
-    /// The probability of a value at least as large under the intended law; it must be at least `level`.
+    /// The probability, under the intended law, of a value at least as large; it must be at least `level`.
     Probability {
         /// The probability.
         p_value: f64,
         /// The level that it must reach.
         level: f64,
     },
-    /// The value must not exceed this limit; for a signed value, its magnitude must not.
+    /// The value must not exceed this limit. For a signed value, the limit is for the magnitude.
     AtMost(f64),
     /// No criterion: reported only.
     Nothing,
@@ -76,12 +76,12 @@ pub enum Verdict {
     Passes,
     /// The stage does not follow the law.
     Differs,
-    /// There was no criterion.
+    /// There was no criterion, so the stage is only reported.
     Reported,
 }
 
 impl StageFit {
-    /// A stage tested against `criterion`, without notes.
+    /// Creates the result of a stage tested against `criterion`, without notes.
     pub fn new(
         name: impl Into<String>,
         (wanted, realised): (String, String),
@@ -116,7 +116,7 @@ impl StageFit {
 }
 
 impl Criterion {
-    /// A probability tested at [`LEVEL`].
+    /// Creates the criterion for a probability tested at [`LEVEL`].
     pub fn probability(p_value: f64) -> Criterion {
         Criterion::Probability {
             p_value,
@@ -126,21 +126,21 @@ impl Criterion {
 }
 
 impl FitReport {
-    /// Whether no stage differs from its law.
+    /// Returns whether all stages follow their law.
     pub fn passes(&self) -> bool {
         self.stages
             .iter()
             .all(|stage| stage.verdict != Verdict::Differs)
     }
 
-    /// The stage of this name.
+    /// Returns the stage of this name.
     pub fn stage(&self, name: &str) -> Option<&StageFit> {
         self.stages.iter().find(|stage| stage.name == name)
     }
 }
 
 impl FitReport {
-    /// The stages that do not follow their law, one sentence each.
+    /// Describes the stages that do not follow their law, one sentence each.
     pub fn differing(&self) -> Vec<String> {
         self.stages
             .iter()
@@ -180,7 +180,7 @@ impl fmt::Display for Criterion {
     }
 }
 
-/// A number with four significant digits.
+/// Displays a number with four significant digits.
 struct Short(f64);
 
 impl fmt::Display for Short {
@@ -197,8 +197,8 @@ impl fmt::Display for Short {
     }
 }
 
-/// A plain text table: one line per stage with its test, and below it the intended law, the generated values
-/// and the notes.
+/// Prints a plain text table. Each stage has one line with its test; below it are the intended law, the generated
+/// values and the notes.
 impl fmt::Display for FitReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tests: Vec<[String; 3]> = self

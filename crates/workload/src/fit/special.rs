@@ -1,6 +1,6 @@
 //! Tail probabilities of the limiting distributions of test statistics.
 
-/// P(Q > `chi_square`) with `degrees` degrees of freedom.
+/// Returns P(Q > `chi_square`) with `degrees` degrees of freedom.
 pub(super) fn chi_square_tail(chi_square: f64, degrees: u32) -> f64 {
     if chi_square <= 0.0 || degrees == 0 {
         return 1.0;
@@ -8,8 +8,8 @@ pub(super) fn chi_square_tail(chi_square: f64, degrees: u32) -> f64 {
     upper_gamma(f64::from(degrees) / 2.0, chi_square / 2.0)
 }
 
-/// The regularised upper incomplete gamma function: the series below the mode, Lentz's continued
-/// fraction above, as in Press et al., "Numerical Recipes", section 6.2.
+/// Computes the regularised upper incomplete gamma function: by the series below the mode, by Lentz's continued
+/// fraction above it (Press et al., "Numerical Recipes", section 6.2).
 fn upper_gamma(a: f64, x: f64) -> f64 {
     const ENOUGH: f64 = 1e-16;
     let factor = libm::exp(a * libm::log(x) - x - libm::lgamma(a));
@@ -41,13 +41,12 @@ fn upper_gamma(a: f64, x: f64) -> f64 {
     (factor * fraction).min(1.0)
 }
 
-/// P(D > `distance`) for the Kolmogorov-Smirnov distance of `n` values, by the limiting
-/// distribution with M. Stephens's correction for finite n (Journal of the Royal Statistical
-/// Society B 32, 1970).
+/// Returns P(D > `distance`) for the Kolmogorov-Smirnov distance of `n` values, by the limiting distribution with M.
+/// Stephens's correction for finite n (Journal of the Royal Statistical Society B 32, 1970).
 pub(super) fn kolmogorov_tail(distance: f64, n: f64) -> f64 {
     let root = n.sqrt();
     let x = (root + 0.12 + 0.11 / root) * distance;
-    // Below this distance the probability is 1 to 15 digits, and the series converges slowly.
+    // Below this distance the probability is 1 to 15 digits, but the series converges slowly.
     if x < 0.18 {
         return 1.0;
     }
@@ -61,7 +60,7 @@ pub(super) fn kolmogorov_tail(distance: f64, n: f64) -> f64 {
     (2.0 * sum).clamp(0.0, 1.0)
 }
 
-/// P(A2 > `a2`) for many values, accurate to about 2e-6: G. Marsaglia and J. Marsaglia, "Evaluating the
+/// Returns P(A2 > `a2`) for many values, accurate to about 2e-6: G. Marsaglia and J. Marsaglia, "Evaluating the
 /// Anderson-Darling distribution", Journal of Statistical Software 9 (2004).
 pub(super) fn anderson_darling_tail(a2: f64) -> f64 {
     let horner =
@@ -76,7 +75,7 @@ pub(super) fn anderson_darling_tail(a2: f64) -> f64 {
         libm::exp(-1.2337141 / a2) / a2.sqrt() * horner(&NEAR, a2)
     } else {
         const FAR: [f64; 6] = [1.0776, -2.30695, 0.43424, -0.082433, 0.008056, -0.0003146];
-        // The published fit holds up to 32, where the tail is below 1e-13.
+        // The published fit is valid up to 32, where the tail is below 1e-13.
         libm::exp(-libm::exp(horner(&FAR, a2.min(32.0))))
     };
     (1.0 - below).clamp(0.0, 1.0)
@@ -92,7 +91,7 @@ mod tests {
 
     #[test]
     fn tails_are_those_of_the_tables() {
-        // Chi-square: upper 5 % and 0.1 % points for 1, 10, 100 degrees.
+        // Chi-square: upper 5 % and 0.1 % points for 1, 10 and 100 degrees of freedom.
         near(chi_square_tail(3.841458821, 1), 0.05, 1e-9);
         near(chi_square_tail(18.307038053, 10), 0.05, 1e-9);
         near(chi_square_tail(149.449252779, 100), 0.001, 1e-9);

@@ -1,13 +1,12 @@
-//! Test statistics: the distance between generated numbers and a law, and the probability of this distance
-//! by chance.
+//! Test statistics: the distance between generated numbers and a law, and the probability of a distance this large by
+//! chance.
 
 use super::special;
 
 /// The largest vertical distance between a law and the empirical distribution.
 ///
-/// Values are given in ascending order, each with its count, P(X < x) and P(X <= x) of the law. These two
-/// probabilities are equal for a continuous law. Where they differ (whole numbers, caps), the p-value is
-/// too large, never too small.
+/// Values are given in ascending order, each with its count, P(X < x) and P(X <= x) of the law. These two probabilities
+/// are equal for a continuous law. If they differ (whole numbers, caps), the p-value is too large, never too small.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct KolmogorovSmirnov {
     /// The number of values.
@@ -17,8 +16,8 @@ pub struct KolmogorovSmirnov {
 }
 
 impl KolmogorovSmirnov {
-    /// The statistic of (count, P(X < x), P(X <= x)) for ascending x. If there are no values, the distance
-    /// is 0.
+    /// Computes the statistic of (count, P(X < x), P(X <= x)) for ascending x. If there are no values, the distance is
+    /// 0.
     pub fn new(values: impl Iterator<Item = (u64, f64, f64)> + Clone) -> KolmogorovSmirnov {
         let n: u64 = values.clone().map(|(times, ..)| times).sum();
         let share = |count: u64| count as f64 / n as f64;
@@ -33,7 +32,7 @@ impl KolmogorovSmirnov {
         KolmogorovSmirnov { n, distance }
     }
 
-    /// The statistic of single values in ascending order, for a continuous law.
+    /// Computes the statistic of single values in ascending order, for a continuous law.
     pub fn of_sorted(values: &[f64], cdf: impl Fn(f64) -> f64) -> KolmogorovSmirnov {
         debug_assert!(values.is_sorted());
         KolmogorovSmirnov::new(values.iter().map(|&x| {
@@ -42,7 +41,7 @@ impl KolmogorovSmirnov {
         }))
     }
 
-    /// The probability of a distance at least this large if the values are independent draws from the law.
+    /// Returns the probability of a distance at least this large if the values are independent and follow the law.
     pub fn p_value(&self) -> f64 {
         match self.n {
             0 => 1.0,
@@ -51,9 +50,8 @@ impl KolmogorovSmirnov {
     }
 }
 
-/// The Anderson-Darling statistic A2 of values in ascending order for a continuous law. It gives the tails
-/// more weight than the Kolmogorov-Smirnov distance does. It is infinite if a value is impossible under the
-/// law.
+/// Computes the Anderson-Darling statistic A2 of values in ascending order for a continuous law. A2 gives the tails
+/// more weight than the Kolmogorov-Smirnov distance. It is infinite if a value is impossible under the law.
 pub fn anderson_darling(sorted: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     debug_assert!(sorted.is_sorted());
     let n = sorted.len() as f64;
@@ -68,7 +66,7 @@ pub fn anderson_darling(sorted: &[f64], cdf: impl Fn(f64) -> f64) -> f64 {
     -n - sum / n
 }
 
-/// The probability of an A2 at least this large, for many values.
+/// Returns the probability of an A2 at least this large, for many values.
 pub fn anderson_darling_p_value(a2: f64) -> f64 {
     special::anderson_darling_tail(a2)
 }
@@ -80,15 +78,15 @@ pub struct ChiSquare {
     pub value: f64,
     /// The number of cells minus one.
     pub degrees: u32,
-    /// Sum of (observed - expected) / expected, Pederson and Johnson's K.
+    /// The sum of (observed - expected) / expected: K of Pederson and Johnson.
     relative: f64,
     /// The total count.
     n: f64,
 }
 
 impl ChiSquare {
-    /// The statistic of (observed, expected) cells, in order. Neighbouring cells are merged until at least
-    /// five are expected in each, as the limiting distribution requires.
+    /// Computes the statistic of (observed, expected) cells, in order. Adjacent cells are merged until each has an
+    /// expected count of at least five, because the limiting distribution requires this.
     pub fn new(cells: impl IntoIterator<Item = (u64, f64)>) -> ChiSquare {
         let mut pooled: Vec<(f64, f64)> = Vec::new();
         for (observed, expected) in cells {
@@ -118,23 +116,23 @@ impl ChiSquare {
         }
     }
 
-    /// The probability of a value at least this large under the intended law.
+    /// Returns the probability of a value at least this large under the intended law.
     pub fn p_value(&self) -> f64 {
         special::chi_square_tail(self.value, self.degrees)
     }
 
-    /// The discrepancy lambda^2 of Pederson and Johnson, (chi^2 - K - degrees) / (n - 1): the distance from
-    /// a law, independent of the number of values. It is about 0 for the right law. The authors of SURGE
-    /// selected their laws by this discrepancy. It has no p-value, so it is not a test.
+    /// Returns the discrepancy lambda^2 of Pederson and Johnson, (chi^2 - K - degrees) / (n - 1). It measures the
+    /// distance from a law, independently of the number of values, and is about 0 for the right law. The authors of
+    /// SURGE selected their laws by this discrepancy. It has no p-value, so it is not a test.
     pub fn discrepancy(&self) -> f64 {
         (self.value - self.relative - f64::from(self.degrees)) / (self.n - 1.0)
     }
 }
 
-/// Pederson and Johnson's lambda^2 of values against a law, over cells of equal probability.
+/// Computes Pederson and Johnson's lambda^2 of values against a law, over cells of equal probability.
 pub fn discrepancy(probabilities: impl ExactSizeIterator<Item = f64>) -> f64 {
     let n = probabilities.len();
-    // Mann and Wald's rule of thumb for the number of cells.
+    // The number of cells follows the rule of thumb of Mann and Wald.
     let cells = (2.0 * libm::pow(n as f64, 0.4)).ceil().max(2.0) as usize;
     let mut observed = vec![0u64; cells];
     for probability in probabilities {
@@ -144,8 +142,8 @@ pub fn discrepancy(probabilities: impl ExactSizeIterator<Item = f64>) -> f64 {
     ChiSquare::new(observed.into_iter().map(|count| (count, expected))).discrepancy()
 }
 
-/// The slope of log count against log rank by least squares: -1 for Zipf's law. `counts` are in descending
-/// order; zeros are left out. `None` if there are fewer than two counts.
+/// Computes the slope of log count against log rank by least squares: -1 for Zipf's law. `counts` are in descending
+/// order; zeros are omitted. `None` if there are fewer than two counts.
 pub fn zipf_slope(counts: impl Iterator<Item = u64>) -> Option<f64> {
     let (mut n, mut x, mut y, mut xx, mut xy) = (0.0, 0.0, 0.0, 0.0, 0.0);
     for (rank, count) in (1u64..).zip(counts).take_while(|&(_, count)| count > 0) {
@@ -173,10 +171,10 @@ mod tests {
 
     #[test]
     fn distances_equal_those_computed_by_hand() {
-        // Four values against the uniform law: the largest step is at 0.9, before it.
+        // Four values against the uniform law: the distance is largest just below 0.9.
         let distance = KolmogorovSmirnov::of_sorted(&[0.1, 0.2, 0.6, 0.9], |x| x);
         assert!((distance.distance - 0.3).abs() < 1e-12);
-        // A law with two values, matched exactly.
+        // A law with two values, which the counts match exactly.
         let coin = [(50, 0.0, 0.5), (50, 0.5, 1.0)];
         let distance = KolmogorovSmirnov::new(coin.into_iter());
         assert_eq!((distance.n, distance.distance), (100, 0.0));
@@ -205,7 +203,7 @@ mod tests {
     fn cells_are_pooled_until_five_are_expected() {
         let cells = [(3, 2.0), (4, 4.0), (20, 20.0), (2, 1.0), (1, 1.0)];
         let chi = ChiSquare::new(cells);
-        // (7, 6), (20 + 3, 20 + 2)
+        // The merged cells are (7, 6) and (20 + 3, 20 + 2).
         assert_eq!(chi.degrees, 1);
         assert!((chi.value - (1.0 / 6.0 + 1.0 / 22.0)).abs() < 1e-12);
         assert!(

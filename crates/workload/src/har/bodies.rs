@@ -17,28 +17,28 @@ pub struct Response {
     /// The media type in lower case and without parameters, as in `text/html`; empty if the archive does not
     /// give it.
     pub media_type: String,
-    /// The content of the response, or why there is none.
+    /// The content of the response, or the reason why the archive has none.
     pub body: Body,
 }
 
 /// The content of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// The content, without content coding. Text is in UTF-8, whatever its encoding was on the wire.
+    /// The content, without content coding. Text is in UTF-8, regardless of its encoding on the wire.
     Whole(Vec<u8>),
-    /// The response has content, but the archive does not contain all of it; with the reason.
+    /// The archive does not contain all of the response's content. The text is the reason.
     Missing(String),
-    /// The response is not a file, because of its method, status or scheme; with the reason.
+    /// The response is not a file, because of its method, status or scheme. The text is the reason.
     NoFile(String),
 }
 
-/// Length in bytes of the byte order mark, which browsers remove from a text.
+/// The length in bytes of the byte order mark, which browsers remove from a text.
 const BYTE_ORDER_MARK: usize = 3;
 
-/// Calls `each` for each response, in the order of the archive. Of several responses with the same URL, those
-/// after the first complete response are left out.
+/// Calls `each` for each response, in the order of the archive. If several responses have the same URL, the responses
+/// after the first complete response are omitted.
 ///
-/// One entry is decoded at a time, so memory is needed only for the text.
+/// One entry is decoded at a time, so memory is needed only for the text of the archive.
 ///
 /// # Errors
 ///
@@ -132,7 +132,7 @@ fn body(content: &Node<'_>) -> Result<Body, Fault> {
             return Ok(Body::Missing(why));
         }
     };
-    // Browsers truncate long contents. A text may have become longer by its conversion to UTF-8.
+    // Browsers truncate long contents. The conversion to UTF-8 may have made a text longer.
     if let Some(size) = size
         && ((bytes.len() + left_out) as u64) < size
     {
@@ -148,7 +148,7 @@ fn body(content: &Node<'_>) -> Result<Body, Fault> {
 mod tests {
     use super::*;
 
-    /// An archive of these entries: method, URL, status and content.
+    /// Creates an archive of these entries: method, URL, status and content.
     fn archive(entries: &[(&str, &str, u16, &str)]) -> String {
         let entries: Vec<String> = entries
             .iter()
@@ -189,7 +189,7 @@ mod tests {
             assert_eq!(one(&content), Body::Whole(bytes.to_vec()), "{coded}");
         }
         assert_eq!(one(r#"{"size": 0}"#), Body::Whole(vec![]));
-        // Without its byte order mark.
+        // The content does not include the byte order mark.
         assert_eq!(one(r#"{"size": 4, "text": "x"}"#), Body::Whole(vec![b'x']));
     }
 

@@ -9,17 +9,17 @@ use serde_json::value::RawValue;
 
 use crate::fault::{Fault, Place, found};
 
-/// The archive's text; its values are decoded when they are needed.
+/// The text of the archive; its values are decoded when they are needed.
 #[derive(Clone, Copy)]
 pub(super) struct Text<'a>(pub(super) &'a str);
 
 impl<'a> Text<'a> {
-    /// The whole text as a JSON value, whose syntax is checked to the end.
+    /// Returns the whole text as a JSON value, and checks its syntax to the end.
     pub(super) fn whole(self) -> Result<&'a RawValue, Fault> {
         serde_json::from_str(self.0).map_err(|error| self.fault(0, &error))
     }
 
-    /// The members of the object at `path`.
+    /// Returns the members of the object at `path`.
     pub(super) fn members(
         self,
         path: &'static str,
@@ -36,8 +36,8 @@ impl<'a> Text<'a> {
         Ok(Members { path, values })
     }
 
-    /// Decodes a value as a Rust type. Invalid JSON within the value, such as half a surrogate pair, is
-    /// reported with its line.
+    /// Decodes a value as a Rust type. Invalid JSON within the value, such as half a surrogate pair, is reported with
+    /// its line.
     pub(super) fn decode<T: serde::Deserialize<'a>>(
         self,
         path: &str,
@@ -57,7 +57,7 @@ impl<'a> Text<'a> {
         })
     }
 
-    /// A syntax error in the part of the text that begins at byte `from`.
+    /// Creates the syntax error for an error in the part of the text that begins at byte `from`.
     fn fault(self, from: usize, error: &serde_json::Error) -> Fault {
         let before = &self.0[..from];
         let lines = before.bytes().filter(|&byte| byte == b'\n').count();
@@ -100,7 +100,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A value of the archive and its path.
+/// A decoded value of the archive, with its path.
 pub(super) struct Node<'a> {
     pub(super) value: &'a Value,
     pub(super) path: String,

@@ -1,16 +1,16 @@
 //! Replay of an HTTP Archive (HAR 1.2), as saved by browsers.
 //!
-//! The archive's pages become one session. Each page has the requests that refer to it, in the order in which
-//! they started, and is followed by a pause until the start of the next page. Each entry without a page becomes
-//! its own page; if the archive has no pages, all entries together form one page.
+//! The archive's pages become one session. Each page has its requests in the order in which they started, and is
+//! followed by a pause until the start of the next page. Each entry without a page becomes a separate page; if the
+//! archive has no pages, all entries together form one page.
 //!
-//! Requests go to one host: the host of the archive's first HTTP request, unless another host is given.
-//! Requests to other hosts are left out and counted. If the browser recorded which file caused a request
-//! (`_initiator`), the request depends on that file; otherwise on the page's first request.
+//! Requests go to one host: the host of the archive's first HTTP request, unless another host is given. Requests to
+//! other hosts are omitted and counted. If the browser recorded the file that caused a request (`_initiator`), the
+//! request depends on that file; otherwise it depends on the page's first request.
 //!
-//! Entries without a request to the server are skipped and counted by their reason: responses from the
-//! browser's cache, aborted requests, `data:`, `blob:` and WebSocket URLs. A request with a 304 response is
-//! replayed without its condition; a note gives the number of these requests.
+//! Entries without a request to the server are skipped and counted by their reason: responses from the browser's cache,
+//! aborted requests, `data:`, `blob:` and WebSocket URLs. A request with a 304 response is replayed as an unconditional
+//! request; a note gives the number of these requests.
 //!
 //! Sizes are the sizes of the decoded contents (`response.content.size`) of responses with status 200.
 
@@ -36,14 +36,14 @@ use crate::fault::{Fault, found};
 use crate::plan::{Choice, MOST_MEMBERS, Script, TargetId};
 use crate::workload::Workload;
 
-/// The longest accepted pause between two pages: a year.
+/// The longest accepted pause between two pages: one year.
 const LONGEST_PAUSE: Duration = Duration::from_secs(365 * 86_400);
 
 /// Parses an archive into a workload. `host` is the host of the requests to replay, with the port if their URLs
 /// have one; `None`: the host of the first HTTP request.
 ///
-/// One entry is decoded at a time, so memory is needed only for the text and for the replayed requests. A page
-/// of more than 65 535 requests is rejected at the first excess request.
+/// One entry is decoded at a time, so memory is needed only for the text and for the replayed requests. A page of more
+/// than 65 535 requests is rejected when the first excess request is read.
 pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fault> {
     // Some browsers start the file with a byte order mark.
     let text = Text(text.strip_prefix('\u{feff}').unwrap_or(text));
@@ -81,7 +81,7 @@ pub fn parse(name: &str, text: &str, host: Option<&str>) -> Result<Workload, Fau
     reading.finish(name, &starts)
 }
 
-/// The entries read so far.
+/// The entries that were read until now.
 #[derive(Default)]
 struct Reading {
     /// The host, in lower case; `None` before the first HTTP request.
@@ -132,15 +132,14 @@ impl Reading {
             Some(host) if !self.requests.is_empty() => host,
             host => return Err(nothing_to_replay(host.as_deref(), elsewhere, &skipped)),
         };
-        // Sorted by start time; the sort is stable, so requests with equal times stay in the order of the
-        // archive.
+        // The sort is by start time and is stable, so requests with equal times remain in the order of the archive.
         self.requests.sort_by_key(|request| request.started);
 
         let mut builder = Builder::default();
         for request in &self.requests {
             let size = match (&*request.method, request.status, request.size) {
                 ("GET", 200, size) => size,
-                // The file exists, but the response does not contain its size.
+                // The file exists, but the response does not contain the file's size.
                 ("GET", 304, _) => None,
                 _ => continue,
             };
@@ -199,7 +198,7 @@ fn counted(skipped: &BTreeMap<String, u64>) -> String {
     each.collect::<Vec<String>>().join(", ")
 }
 
-/// The start time of each page, by its name.
+/// Returns the start time of each page, by its name.
 fn page_starts(pages: &Node<'_>) -> Result<HashMap<String, Duration>, Fault> {
     let mut starts = HashMap::new();
     for page in pages.elements()? {
@@ -209,7 +208,7 @@ fn page_starts(pages: &Node<'_>) -> Result<HashMap<String, Duration>, Fault> {
     Ok(starts)
 }
 
-/// A page of the archive, or the page of requests without one.
+/// The identity of a page: a page of the archive, or the page of requests without a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum PageKey<'a> {
     Named(&'a str),
@@ -227,7 +226,7 @@ fn script(
     has_pages: bool,
 ) -> Script {
     let mut by_page: BTreeMap<(Duration, PageKey<'_>), Vec<&Request>> = BTreeMap::new();
-    // A page that is not listed starts with its first request; the requests are in order of time.
+    // A page that the archive does not list starts with its first request. The requests are in chronological order.
     let mut first: HashMap<PageKey<'_>, Duration> = HashMap::new();
     for (index, request) in requests.iter().enumerate() {
         let (page, listed) = match request.page.as_deref() {

@@ -1,4 +1,4 @@
-//! One entry of the archive: the request to replay, or why it is not replayed.
+//! One entry of the archive: the request to replay, or the reason why the entry is skipped.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::synthetic::type_of;
 use crate::target::is_token;
 
-/// Strings that many requests share, such as the URLs of their call stacks, each stored once.
+/// Strings that many requests share, such as the URLs of their call stacks; each string is stored once.
 #[derive(Default)]
 pub(super) struct Texts(HashSet<Rc<str>>);
 
@@ -32,7 +32,7 @@ impl Texts {
 pub(super) enum Read {
     Replayed(Request),
     OtherHost,
-    /// The reason for skipping the entry; in messages it follows "with".
+    /// The reason for skipping the entry; in messages, the reason follows "with".
     Skipped(&'static str),
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Request {
     pub(super) page: Option<Rc<str>>,
     pub(super) status: u16,
     pub(super) size: Option<u64>,
-    /// The media type of the response, as one of the types for which content can be generated.
+    /// The media type of the response, mapped to a type for which content can be generated.
     pub(super) response_type: &'static str,
     /// Start time since the Unix epoch.
     pub(super) started: Duration,
@@ -57,7 +57,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Reads an entry. If `host` is not known yet, it is set to the host of the first HTTP request.
+    /// Reads an entry. If `host` is not yet known, sets it to the host of the first HTTP request.
     pub(super) fn read(
         entry: &Node<'_>,
         host: &mut Option<String>,
@@ -71,7 +71,7 @@ impl Request {
                 Some("data") => "a data: URL",
                 Some("blob") => "a blob: URL",
                 Some("ws" | "wss") => "a ws: or wss: URL (WebSocket)",
-                _ => "a URL of another scheme than http and https",
+                _ => "a URL whose scheme is neither http nor https",
             }));
         }
         let url = Url::of(&url_node)?;
@@ -89,7 +89,7 @@ impl Request {
         let taken = taken.filter(|milliseconds| (0.0..1e12).contains(milliseconds));
         let response = entry.member("response")?;
         let status_node = response.member("status")?;
-        // Browsers write 0 for a missing response.
+        // Browsers write status 0 for a missing response.
         let status = match status_node.value.as_u64().map(u16::try_from) {
             Some(Ok(status @ 0..=999)) => status,
             _ => return Err(status_node.expected("a status")),
@@ -127,8 +127,7 @@ impl Request {
                 None => None,
             },
             status,
-            // More than a petabyte is regarded as an error, and -1 means that the browser did not record the
-            // size.
+            // A size above one petabyte is treated as an error. A size of -1 means that the browser did not record it.
             size: size
                 .and_then(|size| size.value.as_u64())
                 .filter(|&size| size <= 1_000_000_000_000_000),
@@ -141,7 +140,7 @@ impl Request {
     }
 }
 
-/// The media type of a response, as one of the types for which content can be generated.
+/// Maps the media type of a response to a type for which content can be generated.
 fn response_type(mime_type: Option<&str>, path: &str) -> &'static str {
     let essence = mime_type.unwrap_or_default().split(';').next();
     match essence
@@ -168,7 +167,7 @@ fn response_type(mime_type: Option<&str>, path: &str) -> &'static str {
     }
 }
 
-/// Whether the browser (Chromium, Firefox, Safari) recorded that the response came from its cache.
+/// Returns whether the browser (Chromium, Firefox, Safari) recorded that the response came from its cache.
 fn is_from_cache(entry: &Node<'_>) -> bool {
     ["_fromCache", "_fromDiskCache", "_servedFromCache"]
         .iter()
@@ -182,7 +181,7 @@ fn is_from_cache(entry: &Node<'_>) -> bool {
         })
 }
 
-/// The content of a request: given as text, or built from the parameters of a form.
+/// Returns the content of a request, from its text or from the parameters of a form.
 fn posted(post: &Node<'_>) -> Result<Option<String>, Fault> {
     if let Some(text) = post.optional("text") {
         let text = text.text()?;
@@ -207,7 +206,7 @@ fn posted(post: &Node<'_>) -> Result<Option<String>, Fault> {
     Ok(Some(form))
 }
 
-/// Appends `text` in the encoding of forms (application/x-www-form-urlencoded).
+/// Appends `text` in the encoding of HTML forms (application/x-www-form-urlencoded).
 fn encode(text: &str, form: &mut String) {
     for byte in text.bytes() {
         match byte {
@@ -220,13 +219,13 @@ fn encode(text: &str, form: &mut String) {
     }
 }
 
-/// Whether a text is valid as a field value.
+/// Returns whether a text is valid as a field value.
 fn is_field_value(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
-/// The cause of the request as recorded by the browser: a parser's URL, or the URLs of a script's call stack,
-/// each once.
+/// Returns the cause of the request as recorded by the browser: a parser's URL, or the distinct URLs of a script's call
+/// stack.
 fn initiators(entry: &Node<'_>, texts: &mut Texts) -> Vec<Rc<str>> {
     let Some(initiator) = entry.value.get("_initiator") else {
         return Vec::new();

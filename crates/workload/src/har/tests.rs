@@ -73,7 +73,7 @@ fn an_archive_becomes_a_session_with_its_dependencies() {
         panic!("{:?}", plan.choice);
     };
     let steps = &scripts[0].steps;
-    // The second page starts at 2 s; the first one's last request ended at 0.6 s.
+    // The second page starts at 2 s; the last request of the first page ended at 0.6 s.
     assert_eq!(
         steps[..],
         [
@@ -159,7 +159,7 @@ fn what_is_no_request_to_the_server_is_skipped_by_reason() {
         skipped,
         [
             ("a URL of another host", 1),
-            ("a URL of another scheme than http and https", 1),
+            ("a URL whose scheme is neither http nor https", 1),
             ("a blob: URL", 1),
             ("a data: URL", 1),
             ("a response from the browser's cache", 1),
@@ -273,7 +273,7 @@ fn a_page_of_too_many_requests_is_refused_at_the_first_too_many() {
     let mut entries: Vec<Value> = (0..65_535).map(asked).collect();
     archive["log"]["entries"] = entries.clone().into();
     assert_eq!(read(&archive).unwrap().plan.targets.len(), 65_535);
-    // The following entry is not parsed any more.
+    // The next entry is not parsed.
     entries.extend([asked(65_535), json!("no entry")]);
     archive["log"]["entries"] = entries.into();
     assert_eq!(
@@ -282,7 +282,7 @@ fn a_page_of_too_many_requests_is_refused_at_the_first_too_many() {
     );
 }
 
-/// The session of the archive: the paths of each page, and the pause after it in milliseconds.
+/// Returns the session of the archive: the paths of each page, and the pause after the page in milliseconds.
 fn session(archive: &Value) -> Vec<(Vec<String>, u128)> {
     let plan = read(archive).unwrap().plan;
     let Choice::Scripts(scripts) = &plan.choice else {
@@ -361,7 +361,7 @@ fn a_first_entry_that_is_no_request_names_no_host() {
     );
 }
 
-/// Any JSON value of limited depth.
+/// Generates any JSON value of limited depth.
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

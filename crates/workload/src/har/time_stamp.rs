@@ -1,4 +1,4 @@
-//! The time stamps of the archive: ISO 8601 with a time zone.
+//! Time stamps in the archive: ISO 8601 with a time zone.
 
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
-//! The URLs of the archive's requests.
+//! URLs of the requests in the archive.
 
 use super::json::Node;
 use crate::fault::Fault;
 use crate::target::is_origin_form;
 
-/// The parts of an http or https URL that are used.
+/// The used parts of an http or https URL.
 pub(super) struct Url<'a> {
     /// The host, with the port if the URL has one.
     pub(super) host: &'a str,
-    /// The rest of the URL from the first slash on, or empty.
+    /// The remaining URL, from the first slash on; may be empty.
     rest: &'a str,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Url<'a> {
         Ok(url)
     }
 
-    /// The request target in origin form. Characters that browsers show unencoded are percent-encoded.
+    /// Returns the request target in origin form. Characters that browsers show unencoded are percent-encoded.
     pub(super) fn target(&self) -> String {
         let mut target = String::with_capacity(self.rest.len() + 1);
         if !self.rest.starts_with('/') {

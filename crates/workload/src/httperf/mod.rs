@@ -10,14 +10,14 @@
 //! /index.html
 //! ```
 //!
-//! A blank line ends a session. A line without indentation starts a burst; the indented lines after it are
-//! requested when its response has arrived. A burst becomes a page, a session a script. `think=` is the pause
-//! in seconds after the burst; if a burst has several, the last applies. There is no pause after a session's
-//! last burst, as in httperf.
+//! A blank line ends a session. A line without indentation starts a burst; the indented lines after it are requested
+//! when the response to this line has arrived. A burst becomes a page, a session becomes a script. `think=` is the
+//! pause in seconds after the burst; if a burst has several values, the last one applies. There is no pause after a
+//! session's last burst, as in httperf.
 //!
-//! Contents are parsed as in httperf's wsesslog module: in single or double quotes, or unquoted up to the
-//! next blank. The escape `\n` is a line feed; a backslash before any other character means that character,
-//! and a backslash at the end of a line continues the contents.
+//! Contents are parsed as in httperf's wsesslog module: in single or double quotes, or unquoted up to the next space.
+//! The escape `\n` is a line feed. A backslash before any other character represents that character. A backslash at the
+//! end of a line continues the contents on the next line.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,10 +29,10 @@ use crate::synthetic::type_of;
 use crate::target::{is_origin_form, is_token};
 use crate::workload::Workload;
 
-/// The longest accepted pause, in seconds: a year.
+/// The longest accepted pause, in seconds: one year.
 const LONGEST_THINK: f64 = 365.0 * 86_400.0;
 
-/// Parses a session file into a workload. `think` is the pause after bursts that set no pause.
+/// Parses a session file into a workload. `think` is the pause after each burst that sets no pause.
 pub fn parse(name: &str, text: &str, think: Duration) -> Result<Workload, Fault> {
     let mut reader = Reader {
         builder: Builder::default(),
@@ -47,7 +47,7 @@ pub fn parse(name: &str, text: &str, think: Duration) -> Result<Workload, Fault>
             reader.line(line, content)?;
             continue;
         }
-        // Errors in a continued line are reported with the position of its first part.
+        // Errors in a continued line are reported with the position of the first line.
         let mut whole = content.to_owned();
         for (_, more) in lines.by_ref() {
             whole.push('\n');
@@ -110,7 +110,7 @@ impl Reader {
         let Some(burst) = &mut self.burst else {
             let offset = content.len() - content.trim_start().len();
             let message =
-                "expected an unindented line, which starts a burst, before an indented one";
+                "expected an unindented line, which starts a burst, before an indented line";
             return Err(fault((offset, message.to_owned())));
         };
         if burst.members.len() == MOST_MEMBERS {
@@ -149,10 +149,10 @@ struct Request<'a> {
     think: Option<Duration>,
 }
 
-/// The offset of an error and its message.
+/// The byte offset of an error, and the message.
 type Error = (usize, String);
 
-/// The request of a line; `None` if it contains only a comment.
+/// Parses the request of a line; `None` if the line contains only a comment.
 fn request(content: &str) -> Result<Option<Request<'_>>, Error> {
     let mut at = skip_blanks(content, 0);
     if at == content.len() || content[at..].starts_with('#') {
@@ -224,13 +224,14 @@ fn think(seconds: &str) -> Option<Duration> {
         .then(|| Duration::from_secs_f64(value))
 }
 
-/// Whether a line ends with a backslash that is not itself escaped.
+/// Returns whether a line ends with a backslash that is not itself escaped.
 fn is_continued(content: &str) -> bool {
     let backslashes = content.bytes().rev().take_while(|&byte| byte == b'\\');
     backslashes.count() % 2 == 1
 }
 
-/// The contents that start at `start`, in quotes or up to the next blank, and the position after them.
+/// Parses the contents that start at `start`, in quotes or up to the next space. Returns the contents and the position
+/// after them.
 fn quoted(content: &str, start: usize) -> Result<(Vec<u8>, usize), Error> {
     let quote = content[start..]
         .chars()
@@ -310,7 +311,7 @@ mod tests {
         assert_eq!(site.pages[0].embedded.len(), 2);
     }
 
-    /// The requests and pauses of httperf 0.9.0 for these lines, as captured on loopback.
+    /// Expects the requests and pauses of httperf 0.9.0 for these lines, as captured on loopback.
     #[test]
     fn contents_and_pauses_are_httperfs() {
         let text = r#"
@@ -361,7 +362,7 @@ line two"
         );
         assert_eq!(
             fault("  /b\n"),
-            "line 1, column 3: expected an unindented line, which starts a burst, before an indented one"
+            "line 1, column 3: expected an unindented line, which starts a burst, before an indented line"
         );
         assert_eq!(
             fault("/a think=soon"),

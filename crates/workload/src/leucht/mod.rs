@@ -1,13 +1,13 @@
 //! The three reference pages of Leucht and Gratchoff (University of Amsterdam, 2015).
 //!
-//! The paper prints the size of each page and its number of links: 20 kB with 2, 600 kB with 7, 1600 kB with
-//! 54. The distribution of the bytes among the files was chosen for this program (`workloads/leucht15.csv`);
-//! 1 kB is 1000 bytes.
+//! The paper states the size of each page and its number of links: 20 kB with 2, 600 kB with 7, 1600 kB with 54. The
+//! distribution of the bytes over the files was chosen for this program (`workloads/leucht15.csv`). 1 kB is 1000 bytes.
 
 use crate::builder::Builder;
 use crate::workload::Workload;
 
-/// The rows: page, type, bytes of each file, and number of such files; the HTML comes first.
+/// The table with one row per group of files: page, type, bytes of each file, and number of such files. The HTML file
+/// comes first.
 const TABLE: &str = include_str!("../../../../workloads/leucht15.csv");
 
 /// One of the paper's pages.
@@ -31,7 +31,7 @@ impl Size {
     }
 }
 
-/// The page, requested repeatedly. Its HTML refers to all other files.
+/// Generates the page, which is requested repeatedly. Its HTML refers to all other files.
 pub fn page(size: Size) -> Workload {
     let mut builder = Builder::default();
     let mut members = Vec::new();
@@ -44,7 +44,7 @@ pub fn page(size: Size) -> Workload {
         let number = |field: usize| -> u64 {
             fields[field]
                 .parse()
-                .expect("the table's numbers are numbers")
+                .expect("the table has numbers in this column")
         };
         for n in 0..number(3) {
             let (path, content_type) = match fields[1] {
@@ -58,7 +58,7 @@ pub fn page(size: Size) -> Workload {
         }
     }
     builder.notes.push(
-        "the paper prints only the page's size and number of links; the sizes of the files were chosen for this program"
+        "the paper states only the page's size and number of links; the sizes of the files were chosen for this program"
             .to_owned(),
     );
     builder.one_page(&format!("leucht15-{page}"), &members, None)

@@ -1,10 +1,9 @@
 //! The paper's changes of content (section 8.3): images replaced by style sheets, GIF by PNG, animations by MNG.
 //!
-//! The paper gives the total size of the 40 static images as PNG (92 096 bytes) and of the two animations as
-//! MNG (16 329 bytes), and states that 23 of the static images can be replaced. The W3C's list of replacements,
-//! which accompanies the paper, shows that HTML and CSS in their place take 3208 bytes, and that GIFs below 200
-//! bytes grow by 10.5 % (ten files, 1042 bytes to 1151). It is assumed that all other images shrink by the same
-//! share.
+//! The paper gives the total size of the 40 static images as PNG (92 096 bytes) and of the two animations as MNG (16
+//! 329 bytes), and states that 23 of the static images can be replaced. The W3C's list of replacements accompanies the
+//! paper. According to it, the HTML and CSS for these images take 3208 bytes, and GIFs below 200 bytes grow by 10.5 %
+//! as PNG (ten files, from 1042 to 1151 bytes). All other images are assumed to shrink by the same share.
 
 use std::fmt::Write;
 
@@ -15,15 +14,15 @@ use crate::synthetic::{Pngs, mng};
 const STATIC_AS_PNG: usize = 92_096;
 /// Bytes of the animations as MNG.
 const ANIMATED_AS_MNG: usize = 16_329;
-/// Bytes of the HTML and CSS in place of the replaced images.
+/// Bytes of the HTML and CSS for the replaced images.
 pub(super) const STYLED: usize = 3208;
-/// GIFs smaller than this many bytes grow as PNG, by [`SMALL_GROWTH`] thousandths.
+/// The size in bytes below which GIFs grow when converted to PNG, by [`SMALL_GROWTH`] thousandths.
 const SMALL: usize = 200;
 const SMALL_GROWTH: usize = 105;
-/// The frames of an animation.
+/// The number of frames of an animation.
 const FRAMES: usize = 5;
 
-/// The size of each image as PNG or MNG. The sums match the totals exactly.
+/// Computes the size of each image as PNG or MNG. The sums match the totals exactly.
 pub(super) fn sizes(images: &[Image]) -> Vec<usize> {
     let is_small = |image: &Image| image.kind == Kind::Static && image.size < SMALL;
     let grown = |image: &Image| image.size + (image.size * SMALL_GROWTH).div_ceil(1000);
@@ -48,7 +47,7 @@ pub(super) fn sizes(images: &[Image]) -> Vec<usize> {
         .collect()
 }
 
-/// Divides a total in proportion to sizes, carrying the rounding error of each part over to the next.
+/// Divides a total in proportion to sizes. The rounding error of each part is carried over to the next part.
 struct Share {
     total: usize,
     of: usize,
@@ -72,7 +71,7 @@ impl Share {
     }
 }
 
-/// The `number`-th image as PNG, or as MNG of five frames, of exactly `size` bytes.
+/// Generates image number `number` as PNG, or as MNG of five frames, with exactly `size` bytes.
 pub(super) fn picture(pngs: &Pngs, number: usize, kind: Kind, size: usize) -> Vec<u8> {
     let png = |frame: usize, size: usize| {
         let body = pngs.make((number * FRAMES + frame) as u64, size as u64);
@@ -84,8 +83,8 @@ pub(super) fn picture(pngs: &Pngs, number: usize, kind: Kind, size: usize) -> Ve
     }
 }
 
-/// Replaces each image that `is_replaced` accepts by styled text: only the tags of these images are replaced.
-/// The style sheet and the new tags take [`STYLED`] bytes.
+/// Replaces each image that `is_replaced` accepts by styled text. The style sheet and the new tags take [`STYLED`]
+/// bytes.
 pub(super) fn with_style_sheet(html: &str, is_replaced: impl Fn(&str) -> bool) -> String {
     let mut body = String::with_capacity(html.len());
     let mut classes: Vec<&str> = Vec::new();
@@ -120,7 +119,7 @@ pub(super) fn with_style_sheet(html: &str, is_replaced: impl Fn(&str) -> bool) -
     body.replacen("</head>\n", &format!("{sheet}</head>\n"), 1)
 }
 
-/// A style sheet of exactly `size` bytes with a rule for each class. A rule sets the same properties as the
+/// Generates a style sheet of exactly `size` bytes with a rule for each class. A rule sets the same properties as the
 /// paper's example: colour, background, font and padding.
 fn style_sheet(classes: usize, size: usize) -> String {
     const GROUNDS: [&str; 4] = ["#fc0", "#036", "#ffc", "#fff"];

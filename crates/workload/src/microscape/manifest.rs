@@ -1,7 +1,7 @@
 //! The files of the Microscape page and their sizes, read from `workloads/microscape_sizes.csv`.
 //!
-//! The paper prints the number of images, their totals and how many are in each range of sizes; the table is a
-//! concrete set of files that satisfies all of these figures.
+//! The paper states the number of images, their total size, and the number of images in each range of sizes. The table
+//! is a set of files that matches all of these figures.
 
 /// The table, as CSV.
 const TABLE: &str = include_str!("../../../../workloads/microscape_sizes.csv");
@@ -11,7 +11,7 @@ const TABLE: &str = include_str!("../../../../workloads/microscape_sizes.csv");
 pub(super) enum Kind {
     /// An image of one frame.
     Static,
-    /// An animated image that repeats.
+    /// An animated image that loops.
     Animated,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Image {
     pub is_replaceable: bool,
 }
 
-/// The name and the size in bytes of the page's HTML.
+/// Returns the name and the size in bytes of the page's HTML.
 pub(super) fn html() -> (&'static str, usize) {
     rows()
         .find(|row| row[1] == "html")
@@ -36,7 +36,7 @@ pub(super) fn html() -> (&'static str, usize) {
         .expect("the table has a row of type html")
 }
 
-/// The images in the order of the table.
+/// Returns the images in the order of the table.
 pub(super) fn images() -> Vec<Image> {
     rows()
         .filter_map(|row| {
@@ -64,14 +64,16 @@ fn rows() -> impl Iterator<Item = [&'static str; 4]> {
 }
 
 fn size(row: [&'static str; 4]) -> usize {
-    row[2].parse().expect("the table's sizes are numbers")
+    row[2]
+        .parse()
+        .expect("the table has numbers in the size column")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Section "Test Web Site" of the paper, and the totals of its section on content changes.
+    /// Checks the section "Test Web Site" of the paper, and the totals of its section on content changes.
     #[test]
     fn the_table_satisfies_everything_the_paper_prints() {
         let images = images();
@@ -100,7 +102,7 @@ mod tests {
         assert_eq!(sizes.iter().max(), Some(&40_960));
         let replaceable = images.iter().filter(|image| image.is_replaceable);
         let sizes_of: Vec<usize> = replaceable.map(|image| image.size).collect();
-        // As the paper: 23 images of 14 791 bytes.
+        // The paper states 23 images of 14 791 bytes.
         assert_eq!((sizes_of.len(), sizes_of.iter().sum()), (23, 14_791));
         assert!(2 * (40_960 + sum(Kind::Animated)) > sizes.iter().sum::<usize>());
     }

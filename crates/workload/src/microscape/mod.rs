@@ -1,14 +1,14 @@
 //! The Microscape page: the test site of H. F. Nielsen et al., "Network Performance Effects of
 //! HTTP/1.1, CSS1, and PNG" (SIGCOMM '97).
 //!
-//! The paper merged two of the busiest home pages of its time into one HTML page of 42 KB with 42 images of 125
-//! KB. Those pages are protected by copyright, so this site is synthetic. It matches what affects the traffic:
-//! the number and the sizes of the files (`workloads/microscape_sizes.csv`), real GIF images that do not
-//! compress further, and HTML that deflates as the original did. References are spread so that the first
-//! segment of the plain page refers to a few images and the first segment of the deflated page to many.
+//! The paper merged two of the busiest home pages of its time into one HTML page of 42 KB with 42 images of 125 KB.
+//! Those pages are protected by copyright, so this site is synthetic. It matches the properties that affect the
+//! traffic: the number and the sizes of the files (`workloads/microscape_sizes.csv`), real GIF images that do not
+//! compress further, and HTML that deflates like the original. References are spread over the page: the first segment
+//! of the uncompressed page refers to a few images, and the first segment of the deflated page to many.
 //!
-//! Its variants are the changes of content in the paper: the case of tags, style sheets instead of images, PNG
-//! and MNG instead of GIF.
+//! The variants are the content changes of the paper: the case of tags, style sheets instead of images, PNG and MNG
+//! instead of GIF.
 
 mod changed;
 mod manifest;
@@ -29,9 +29,9 @@ pub enum Variant {
     /// The unchanged page. All element and attribute names are in lower case, which compresses best.
     #[default]
     LowerCase,
-    /// All of those names in upper case; nothing else differs.
+    /// All these names are in upper case; nothing else differs.
     UpperCase,
-    /// Each letter of those names in random case; nothing else differs.
+    /// Each letter of these names has random case; nothing else differs.
     MixedCase,
     /// 23 small images are replaced by HTML and CSS.
     StyleSheet,
@@ -42,7 +42,7 @@ pub enum Variant {
 }
 
 impl Variant {
-    /// The name of the site in this variant.
+    /// Returns the name of the site in this variant.
     pub const fn site_name(self) -> &'static str {
         match self {
             Variant::LowerCase => "microscape",
@@ -63,9 +63,9 @@ impl Variant {
     }
 }
 
-/// The site: `/microscape.html` and its images (42, or 19 with a style sheet) below `/images/`, as one page.
+/// Returns the site: `/microscape.html` and its images (42, or 19 with a style sheet) below `/images/`, as one page.
 ///
-/// The HTML is stored uncompressed, deflated and gzipped. Images are stored uncompressed only, because their
+/// The HTML is stored uncompressed, deflated and gzipped. Images are stored without a content coding, because their
 /// format is already compressed. The same seed gives the same bytes on every machine.
 pub fn site(seed: Seed, variant: Variant) -> Site {
     let seed = seed.stream("workload.microscape");
@@ -135,7 +135,7 @@ pub fn site(seed: Seed, variant: Variant) -> Site {
     }
 }
 
-/// The HTML as a file: uncompressed, deflated and gzipped.
+/// Creates the HTML file: uncompressed, deflated and gzipped.
 fn page_file(name: &str, html: &str) -> File {
     File {
         path: format!("/{name}"),

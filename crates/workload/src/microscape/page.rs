@@ -1,5 +1,5 @@
-//! The HTML of the Microscape page: two portals in the style of 1997, one below the other, laid out with nested
-//! tables, `font` elements and small images.
+//! The HTML of the Microscape page: two portals in the style of 1997, the second below the first, with a layout of
+//! nested tables, `font` elements and small images.
 //!
 //! The proportions of mark-up and text are chosen so that the page compresses like the paper's page: to about
 //! 0.27 of its size with lower-case tags, and to about 0.35 with mixed-case tags.
@@ -23,7 +23,7 @@ pub(super) struct Embedded<'a> {
     pub picture: &'a Picture,
 }
 
-/// The order in which the images first appear, as indexes into the manifest's table, by portal: logo,
+/// The order in which the images first appear in each portal, as indexes into the manifest's table: logo,
 /// advertisement, the row of buttons, then the images in the body.
 const PORTALS: [Portal; 2] = [
     Portal {
@@ -111,7 +111,7 @@ impl Builder<'_> {
         );
     }
 
-    /// Writes a complete portal, with headlines until the document is `until` bytes long.
+    /// Writes a complete portal. Headlines are added until the document has `until` bytes.
     fn portal(&mut self, portal: &Portal, until: usize) {
         let title = portal.title;
         self.html.push_str(
@@ -131,7 +131,7 @@ impl Builder<'_> {
         self.html.push_str("</tr>\n</table>\n");
     }
 
-    /// Writes the row of buttons below the logo: words as images, as was usual at the time.
+    /// Writes the row of buttons below the logo: words as images, as was common in 1997.
     fn buttons(&mut self, portal: &Portal) {
         const WORDS: [&str; 7] = [
             "products",
@@ -152,7 +152,7 @@ impl Builder<'_> {
         self.html.push_str("</tr>\n</table>\n");
     }
 
-    /// Writes the column of links at the left, each section headed by a bullet.
+    /// Writes the left column: sections of links, each with a bullet.
     fn index(&mut self, portal: &Portal) {
         self.html
             .push_str("<td valign=top width=150 bgcolor=\"#ffffcc\">\n");
@@ -169,9 +169,9 @@ impl Builder<'_> {
         self.html.push_str("</td>\n");
     }
 
-    /// Writes the column in the middle: a table of stories, some with a picture.
+    /// Writes the middle column: a table of stories, some with a picture.
     fn headlines(&mut self, portal: &Portal, until: usize) {
-        // Reserve the bytes after this column: the badges and the ends of the tables.
+        // Reserve bytes for the part after this column: the badges and the ends of the tables.
         let until = until - 300 * portal.badges.len();
         let from = self.html.len();
         self.html.push_str(
@@ -214,7 +214,7 @@ impl Builder<'_> {
         self.html.push_str("</table>\n</td>\n");
     }
 
-    /// Writes the column at the right: downloads, each with a badge.
+    /// Writes the right column: downloads, each with a badge.
     fn badges(&mut self, portal: &Portal) {
         self.html
             .push_str("<td valign=top align=center width=140>\n");
@@ -229,7 +229,7 @@ impl Builder<'_> {
         self.html.push_str("</td>\n");
     }
 
-    /// Writes the small print, which extends the document to `size` bytes.
+    /// Writes the small print, which fills the document up to `size` bytes.
     fn closing(&mut self, size: usize) {
         let _ = write!(
             self.html,
@@ -256,7 +256,7 @@ impl Builder<'_> {
         );
     }
 
-    /// A local path in the style of content-management systems of the time: a date, a number, words.
+    /// Returns a local path in the style of content-management systems of 1997: a date, a number, words.
     fn path(&mut self) -> String {
         const FOLDERS: [&str; 6] = ["products", "news", "download", "support", "misc", "company"];
         let folder = self.draws.pick(&FOLDERS);
@@ -274,11 +274,10 @@ impl Builder<'_> {
     }
 }
 
-/// The document with the case of each letter of every tag name and attribute name drawn at random. Values and
-/// text are unchanged.
+/// Changes the case of each letter of every tag name and attribute name at random. Values and text are unchanged.
 ///
-/// The paper does not describe its mixed case. Whole names in upper or lower case account for about half of the
-/// measured effect (0.31 here, against the printed 0.35); random case of each letter accounts for all of it.
+/// The paper does not describe its mixed case. Random case of whole names accounts for about half of the measured
+/// effect (0.31 here, 0.35 in the paper). Random case of each letter accounts for all of it.
 fn mixed_case(seed: Seed, html: &str) -> String {
     let mut draws = Draws::new(seed);
     with_names(html, |letter| {

@@ -1,16 +1,16 @@
-//! GIF images of an exact size: real images that every decoder accepts, and as hard to compress further as the
-//! images of a real page.
+//! GIF images of an exact size, which every decoder accepts. They cannot be compressed further, like the images of a
+//! real page.
 //!
-//! A picture is a shaded background with a figure on it, with random noise in some pixels. Each noisy pixel
-//! makes the LZW data of GIF89a slightly longer. Bisection finds the largest roughness that leaves room for a
-//! comment extension, and the comment fills the rest to the exact byte.
+//! A picture has a shaded background, a figure, and random noise in some pixels. Each noisy pixel makes the LZW data of
+//! GIF89a slightly longer. Bisection finds the largest roughness (the share of noisy pixels) that leaves space for a
+//! comment extension. The comment fills the remaining bytes exactly.
 
 use fathometer_model::Seed;
 use gif::{Encoder, Extension, Frame, Repeat};
 
 use super::manifest::Kind;
 
-/// Bytes of a comment extension around its text: introducer, label, block length, terminator.
+/// Bytes of a comment extension without its text: introducer, label, block length, terminator.
 const COMMENT_FRAME: usize = 4;
 /// The longest text of one comment sub-block.
 const COMMENT_TEXT: usize = 255;
@@ -45,18 +45,18 @@ struct Canvas {
 struct Pixel {
     smooth: u8,
     rough: u8,
-    /// Below this roughness the pixel is smooth. A rougher picture therefore keeps the noisy pixels of a
-    /// smoother picture.
+    /// The pixel is smooth below this roughness. A rougher picture therefore has all noisy pixels of a smoother
+    /// picture.
     smooth_below: u16,
 }
 
-/// An image of exactly `size` bytes.
+/// Creates an image of exactly `size` bytes.
 ///
-/// Panics if `size` is too small for any image (below about 60 bytes); a test of the manifest checks this.
+/// Panics if `size` is too small for any image (below about 60 bytes). A test checks the sizes of the manifest.
 pub(super) fn of_size(seed: Seed, kind: Kind, size: usize) -> Picture {
     let canvas = Canvas::for_size(seed, kind, size);
-    // The roughness is the share of noisy pixels in 1024ths. The size grows with the roughness, though not at
-    // every step, so bisection finds a crossing, which is sufficient.
+    // The roughness is the share of noisy pixels in 1024ths. The size does not grow at every step of the roughness, so
+    // bisection finds one of several crossings, which is sufficient.
     let room = size - COMMENT_FRAME - 1;
     let (mut smooth, mut rough) = (0u16, ROUGHEST);
     let mut best = canvas.encode(smooth, &[]);
@@ -87,8 +87,8 @@ pub(super) fn of_size(seed: Seed, kind: Kind, size: usize) -> Picture {
     }
 }
 
-/// The length of the text for which a comment extension takes `total` bytes. Sub-blocks hold 255 bytes each,
-/// with one byte of overhead.
+/// Returns the length of the text for which a comment extension takes `total` bytes. A sub-block has up to 255 bytes of
+/// text and one byte of overhead.
 fn comment_text_length(total: usize) -> usize {
     let blocks_and_text = total - (COMMENT_FRAME - 1);
     let blocks = blocks_and_text.div_ceil(COMMENT_TEXT + 1);
@@ -96,8 +96,8 @@ fn comment_text_length(total: usize) -> usize {
 }
 
 impl Canvas {
-    /// Dimensions and depth as a designer of the time would have chosen them for a file of `size` bytes:
-    /// bullets, then labels and buttons, then photographs; animated images are advertisements.
+    /// Chooses dimensions and colour depth as typical in 1997 for a file of `size` bytes: bullets, then labels and
+    /// buttons, then photographs. Animated images are advertisements.
     fn for_size(seed: Seed, kind: Kind, size: usize) -> Canvas {
         let (depth, frames) = match kind {
             Kind::Animated => (4, 5),
@@ -109,7 +109,7 @@ impl Canvas {
                 _ => (7, 1),
             },
         };
-        // Header, palette, control block, descriptor, trailer: all bytes except the pixels.
+        // All bytes except the pixels: header, palette, control block, descriptor, trailer.
         let fixed = 33 + (3usize << depth) + usize::from(frames) * 20;
         let data = size.saturating_sub(fixed + COMMENT_FRAME + 1).max(8);
         // The LZW data takes about two thirds of the raw bits of the pixels; advertisements compress further.
@@ -138,7 +138,7 @@ impl Canvas {
         }
     }
 
-    /// The file with this roughness, and with a comment if the comment's text is not empty.
+    /// Encodes the file with this roughness, and with a comment unless its text is empty.
     fn encode(&self, roughness: u16, comment: &[u8]) -> Vec<u8> {
         let in_memory = "writing an image with a palette to memory does not fail";
         let mut encoder =
@@ -171,7 +171,7 @@ impl Canvas {
         encoder.into_inner().expect(in_memory)
     }
 
-    /// A ramp of 2^depth colours between two colours that the seed determines.
+    /// Creates a ramp of 2^depth colours between two colours that the seed determines.
     fn palette(&self) -> Vec<u8> {
         let colours = 1u32 << self.depth;
         let ends = self.seed.stream("palette").draw(0).to_le_bytes();
@@ -186,7 +186,7 @@ impl Canvas {
     }
 }
 
-/// One frame: a disc, which moves from frame to frame, over a diagonal gradient.
+/// Draws one frame: a disc, which moves from frame to frame, over a diagonal gradient.
 fn draw(seed: Seed, depth: u32, width: u32, height: u32, frame: u16) -> Vec<Pixel> {
     let colours = 1u32 << depth;
     let radius = height.min(width) / 3;
@@ -203,7 +203,7 @@ fn draw(seed: Seed, depth: u32, width: u32, height: u32, frame: u16) -> Vec<Pixe
             } else {
                 ground
             };
-            // The key is the frame and the position.
+            // The random number of a pixel depends on its frame and position.
             let place = (u64::from(frame) << 32) | u64::from(y * width + x);
             let draw = seed.draw(place);
             pixels.push(Pixel {

@@ -9,12 +9,11 @@ use super::*;
 
 const SEED: Seed = Seed(1997);
 
-/// Bytes of HTML in the first segment of a response: the Ethernet's 1460 minus a response head of 196 to 261
+/// Bytes of HTML in the first segment of a response: 1460 bytes on Ethernet minus a response header of 196 to 261
 /// bytes.
 const SEGMENTS: [usize; 2] = [1460 - 261, 1460 - 196];
 
-/// Several seeds, one of them derived as the program derives it, so that the tests do not depend on a single
-/// draw.
+/// Returns several seeds, so that the tests do not depend on one seed. One of them is derived like the program's seed.
 fn seeds() -> [Seed; 5] {
     [SEED, SEED.stream("workload"), Seed(0), Seed(1), Seed(2)]
 }
@@ -36,7 +35,7 @@ fn deflate_ratio(site: &Site) -> f64 {
     coded(site, ContentCoding::Deflate).len() as f64 / site.files[0].body.len().as_f64()
 }
 
-/// The distinct images to which a piece of HTML refers, in order.
+/// Returns the distinct images to which a part of the HTML refers, in order.
 fn references(html: &str) -> Vec<&str> {
     let mut seen = HashSet::new();
     html.to_ascii_lowercase()
@@ -72,7 +71,10 @@ fn every_file_has_the_size_of_the_table() {
             let path = format!("/images/{}", image.name);
             let file = site.files.iter().find(|file| file.path == path).unwrap();
             assert_eq!(file.body.len().0 as usize, image.size, "{path}");
-            assert!(file.encoded.is_empty(), "{path} is stored plain only");
+            assert!(
+                file.encoded.is_empty(),
+                "{path} must be stored without a content coding"
+            );
         }
         let total: Bytes = site.files.iter().map(|f| f.body.len()).sum();
         assert_eq!(total, Bytes(171_295));
@@ -101,7 +103,7 @@ fn every_image_decodes_and_animations_loop() {
                 assert_eq!(decoder.repeat(), gif::Repeat::Infinite, "{path}");
             }
         }
-        // The page's attributes of the image are correct.
+        // The page states the width and height of the image correctly.
         let tag = format!("{}\" width={width} height={height} ", image.name);
         assert!(html(&site).contains(&tag), "{path}: {width}x{height}");
         assert!(
@@ -156,7 +158,7 @@ fn the_page_embeds_what_it_refers_to_in_document_order() {
     }
 }
 
-/// The sizes of the site's files of one type.
+/// Returns the sizes of the site's files of one type.
 fn sizes(site: &Site, content_type: &str) -> Vec<u64> {
     let files = site.files.iter();
     files
@@ -185,7 +187,7 @@ fn a_style_sheet_replaces_the_papers_23_images() {
         .filter(|tag| replaced.iter().any(|name| tag.contains(name)))
         .map(str::len)
         .sum();
-    // 3208 bytes: the W3C's list of replacements.
+    // The size of 3208 bytes is from the W3C's list of replacements.
     assert_eq!(after.len(), before.len() - tags + 3208);
     for class in 0..23 {
         assert!(
@@ -217,7 +219,7 @@ fn converted_images_have_the_papers_totals_and_decode() {
             decode(&bytes);
             continue;
         }
-        // MNG: a header, the chunks of five PNGs without their signatures, an end.
+        // An MNG consists of a header, the chunks of five PNGs without their signatures, and an end.
         assert!(bytes.starts_with(b"\x8aMNG\r\n\x1a\n"));
         let (mut kinds, mut frames, mut frame) = (Vec::new(), 0, Vec::new());
         let mut rest = &bytes[8..];
@@ -278,11 +280,11 @@ fn the_html_deflates_as_the_papers_did() {
         let lower = site(seed, Variant::LowerCase);
         let ratio = deflate_ratio(&lower);
         assert!((0.26..=0.28).contains(&ratio), "lower case: {ratio}");
-        // The paper prints 11 264 bytes (11 KB).
+        // The paper states 11 264 bytes (11 KB).
         let coded = coded(&lower, ContentCoding::Deflate).len() as f64;
         assert!((coded / 11_264.0 - 1.0).abs() < 0.02, "{coded}");
 
-        // The paper does not print the ratio of tags in upper case.
+        // The paper does not state the ratio for tags in upper case.
         let upper = site(seed, Variant::UpperCase);
         let upper_ratio = deflate_ratio(&upper);
         assert!(upper_ratio > ratio, "upper case: {upper_ratio}");
@@ -316,8 +318,8 @@ fn coded_variants_decode_to_the_body() {
     assert_eq!(body, &*site.files[0].body.bytes());
 }
 
-/// In the paper, the first plain segment does not refer to enough images to fill the request buffer of 1024
-/// bytes, but the first deflated one does. A request takes about 190 bytes.
+/// In the paper, the first segment of the uncompressed page does not refer to enough images to fill the request buffer
+/// of 1024 bytes, but the first deflated segment does. A request takes about 190 bytes.
 #[test]
 fn the_first_segment_fills_the_request_buffer_only_when_deflated() {
     for (seed, segment) in seeds().into_iter().flat_map(|s| SEGMENTS.map(|n| (s, n))) {
@@ -325,7 +327,7 @@ fn the_first_segment_fills_the_request_buffer_only_when_deflated() {
         let plain = references(&html(&site)[..segment]).len();
         assert!(
             (1..=4).contains(&plain),
-            "{plain} in the first plain segment"
+            "{plain} references in the first uncompressed segment"
         );
 
         let mut inflated = Vec::with_capacity(20_000);
@@ -337,11 +339,14 @@ fn the_first_segment_fills_the_request_buffer_only_when_deflated() {
             )
             .unwrap();
         let deflated = references(std::str::from_utf8(&inflated).unwrap()).len();
-        assert!(deflated >= 7, "{deflated} in the first deflated segment");
+        assert!(
+            deflated >= 7,
+            "{deflated} references in the first deflated segment"
+        );
     }
 }
 
-/// Compares the bytes themselves, to detect changes by a library or another machine.
+/// Compares the bytes with a fixed hash, to detect changes caused by a library or by another machine.
 #[test]
 fn the_same_seed_gives_the_same_bytes_everywhere() {
     let print = |variant| format!("{:016x}", fingerprint(&site(SEED, variant)));

@@ -1,16 +1,14 @@
-//! The groups of files of Fujinoki et al. (2003): ten sets of a hundred text files, with sizes from a
-//! bounded Pareto law of shape 0.63 and a mean of 4, 16 or 32 KB. Two further groups, of 256 KB and 1 MB,
-//! are not in the paper; they show for which sizes its findings hold.
+//! The groups of files of Fujinoki et al. (2003): ten sets of a hundred text files, with sizes from a bounded Pareto
+//! law of shape 0.63 and a mean of 4, 16 or 32 KB. Two further groups, with means of 256 KB and 1 MB, are not in the
+//! paper. They test whether its findings are valid for larger sizes.
 //!
-//! A set has a hundred files in every group, because the effect of packaging depends on their number. The
-//! two larger groups have fewer sets instead: four and two. Ten sets would take a quarter of a gigabyte
-//! (256 KB) and a gigabyte (1 MB) on disk.
+//! A set has a hundred files in every group, because the effect of packaging depends on their number. The two larger
+//! groups have only four and two sets, because ten sets would take 0.25 GB and 1 GB on disk.
 //!
-//! The paper prints neither bound of the law. Here the largest size is a thousand times the smallest.
-//! Together with the mean, this ratio determines both bounds: about 200 B to 200 kB for the first group.
-//! The sizes of a group are the law's quantiles at evenly spaced probabilities, distributed among its sets
-//! at random, so the group has the law's mean. The mean of random sizes would differ from the law's mean by
-//! a tenth in either direction.
+//! The paper states neither bound of the law. Here the largest size is a thousand times the smallest. Together with the
+//! mean, this ratio determines both bounds: about 200 B to 200 kB for the first group. The sizes of a group are the
+//! law's quantiles at evenly spaced probabilities, distributed over its sets at random, so the group has the law's
+//! mean. The mean of random sizes would differ from the law's mean by up to a tenth.
 
 use fathometer_model::Seed;
 
@@ -53,7 +51,7 @@ impl Group {
         }
     }
 
-    /// The number of sets of the group, each a page.
+    /// Returns the number of sets of the group, each a page.
     pub const fn sets(self) -> usize {
         match self {
             Group::Mean4 | Group::Mean16 | Group::Mean32 => 10,
@@ -62,7 +60,7 @@ impl Group {
         }
     }
 
-    /// The law of the group's sizes in bytes.
+    /// Returns the law of the group's sizes in bytes.
     pub fn law(self) -> Law {
         let spanning = |low| Law::BoundedPareto {
             low,
@@ -75,7 +73,7 @@ impl Group {
     }
 }
 
-/// The group's sets, each as a page; pages are requested in turn. `seed` assigns the sizes to sets.
+/// Creates the group's sets, one page per set; pages are requested round-robin. `seed` assigns the sizes to sets.
 pub fn group(group: Group, seed: Seed) -> Workload {
     let law = group.law();
     let count = group.sets() * FILES;
@@ -130,7 +128,7 @@ mod tests {
             (Group::Mean1024, 1024.0),
         ] {
             let law = wanted.law();
-            // The formula of the bounded Pareto law's mean.
+            // The mean by the formula for the bounded Pareto law.
             let Law::BoundedPareto { low, high, shape } = law else {
                 panic!("{law:?}");
             };
@@ -145,7 +143,7 @@ mod tests {
             let made = (statistics.files as usize, statistics.pages as usize);
             assert_eq!(made, (sets * FILES, sets));
             assert_eq!(statistics.mean_requests_per_page, 100.0);
-            // The fewer quantiles, the less of the tail is included.
+            // With fewer quantiles, a smaller part of the tail is included.
             let realised = statistics.mean / 1024.0 / kibibytes;
             let short = if sets == 10 { 0.01 } else { 0.03 };
             assert!((realised - 1.0).abs() < short, "{realised}");

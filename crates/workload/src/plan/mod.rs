@@ -1,9 +1,9 @@
-//! A plan: the possible requests, which request a user sends next, and when.
+//! A plan: the possible requests, their order, and their times.
 //!
-//! A workload creates a [`Plan`]; a load engine executes it. The plan is global: it does not depend on the
-//! number of threads or machines that share it. [`Choice`] selects the next page. [`Sessions`] sets how
-//! many pages a user requests in a row and how long the user pauses between them. The number of users, or
-//! the arrival times of sessions, are set by the experiment, not by the workload.
+//! A workload creates a [`Plan`]; a load engine executes it. The plan is global: it does not depend on the number of
+//! threads or machines that share it. [`Choice`] selects the next page. [`Sessions`] sets the number of pages in a
+//! session and the pauses between them. The experiment, not the workload, sets the number of users or the arrival times
+//! of sessions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::distribution::Law;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(pub u32);
 
-/// The most members of a page, because load engines number them by 16 bits.
+/// The maximum number of members of a page, because load engines number them with 16 bits.
 pub const MOST_MEMBERS: usize = u16::MAX as usize;
 
 /// The index of a page in [`Plan::pages`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageId(pub u32);
 
-/// A request, which is repeated as often as the plan requires.
+/// A request, which may be repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The method, a token.
@@ -40,7 +40,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A GET for `path`.
+    /// Creates a GET for `path`.
     pub fn get(path: impl Into<String>, size: Option<Bytes>) -> Target {
         Target {
             method: Cow::Borrowed("GET"),
@@ -52,15 +52,15 @@ impl Target {
     }
 }
 
-/// Pages: for each, a base target and the targets embedded in it. They are stored in sequence in two
-/// vectors, so that a million pages take a few megabytes.
+/// Pages: for each, a base target and the targets embedded in it. They are stored consecutively in two vectors, so that
+/// a million pages take a few megabytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pages {
     /// The end of each page's members in `members`.
     ends: Vec<u32>,
     members: Vec<TargetId>,
-    /// For each member, the index within its page of the member that refers to it. Empty as long as every
-    /// page's base refers to all of its other members.
+    /// For each member, the index within its page of the member that refers to it. Empty if the base of every page
+    /// refers to all other members.
     named_by: Vec<u16>,
 }
 
@@ -69,18 +69,18 @@ pub struct Pages {
 pub struct PageTargets<'a> {
     /// The base target, then the embedded targets in document order.
     pub members: &'a [TargetId],
-    /// For each member, the index of the earlier member that refers to it; the value of the base is 0 and
-    /// has no meaning. If this is empty, the base refers to all other members.
+    /// For each member, the index of the earlier member that refers to it; the entry of the base is 0 and is not used.
+    /// If this is empty, the base refers to all other members.
     pub named_by: &'a [u16],
 }
 
 impl Pages {
-    /// No pages.
+    /// Creates an empty list of pages.
     pub fn new() -> Pages {
         Pages::default()
     }
 
-    /// One page per target.
+    /// Creates one page per target.
     pub fn single(targets: u32) -> Pages {
         Pages {
             ends: (1..=targets).collect(),
@@ -109,13 +109,17 @@ impl Pages {
     /// for the base).
     pub fn push_with_dependencies(&mut self, members: &[TargetId], named_by: &[u16]) -> PageId {
         assert!(!members.is_empty(), "a page has a base");
-        assert_eq!(members.len(), named_by.len(), "every member is named once");
+        assert_eq!(
+            members.len(),
+            named_by.len(),
+            "there must be one dependency per member"
+        );
         let earlier = named_by.iter().enumerate().skip(1);
         assert!(
             earlier
                 .into_iter()
                 .all(|(place, &by)| usize::from(by) < place),
-            "a member is named by an earlier one"
+            "a member must depend on an earlier member"
         );
         self.named_by.resize(self.members.len(), 0);
         self.named_by.extend_from_slice(named_by);
@@ -129,20 +133,19 @@ impl Pages {
         PageId(self.ends.len() as u32 - 1)
     }
 
-    /// The number of pages.
+    /// Returns the number of pages.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are no pages.
+    /// Returns whether there are no pages.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// A page.
+    /// Returns a page.
     ///
-    /// # Panics
-    /// If the page is out of range, because it belongs to another plan.
+    /// # Panics If the page belongs to another plan and is out of range.
     pub fn get(&self, page: PageId) -> PageTargets<'_> {
         let place = page.0 as usize;
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
@@ -154,22 +157,22 @@ impl Pages {
     }
 }
 
-/// How the next page is chosen.
+/// The choice of the next page.
 #[derive(Debug, Clone)]
 pub enum Choice {
-    /// One global sequence from which all users take pages in turn; after its end it starts again.
+    /// One global sequence from which all users take the next page. After its end it starts again.
     Sequence(Arc<[PageId]>),
-    /// Each page independently, with these probabilities.
+    /// Each page is chosen independently, with these probabilities.
     Weighted(Weights),
-    /// Predefined sessions: each session takes the next script in turn, starting again after the last.
-    /// [`Sessions`] does not apply.
+    /// Predefined sessions: each session takes the next script, and the first script again after the last. [`Sessions`]
+    /// does not apply.
     Scripts(Arc<[Script]>),
 }
 
 /// A predefined session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// Its pages, each with the pause after it.
+    /// The pages of the session, each with the pause after it.
     pub steps: Vec<(PageId, Duration)>,
 }
 
@@ -181,8 +184,8 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Page *n* with probability `weights[n] / sum`. `None` if all weights are zero or there are no
-    /// weights.
+    /// Creates weights so that page *n* has the probability `weights[n] / sum`. `None` if all weights are zero or there
+    /// are no weights.
     pub fn new(weights: impl IntoIterator<Item = u64>) -> Option<Weights> {
         let mut sum = 0;
         let sums: Vec<u64> = weights
@@ -195,15 +198,15 @@ impl Weights {
         (sum > 0).then_some(Weights { sums })
     }
 
-    /// The page of the `counter`-th draw of `seed`.
+    /// Returns the page for random number `counter` of `seed`.
     pub fn draw(&self, seed: Seed, counter: u64) -> PageId {
         let total = self.sums.last().copied().unwrap_or(1);
-        // The upper half of the product: uniform to within 2^-64 of the total.
+        // The upper half of the product, which is uniform to within 2^-64 of the total.
         let point = (u128::from(seed.draw(counter)) * u128::from(total)) >> 64;
         PageId(self.sums.partition_point(|&sum| u128::from(sum) <= point) as u32)
     }
 
-    /// The probability of a page.
+    /// Returns the probability of a page.
     pub fn probability(&self, page: PageId) -> f64 {
         let place = page.0 as usize;
         let before = place.checked_sub(1).map_or(0, |before| self.sums[before]);
@@ -211,7 +214,7 @@ impl Weights {
     }
 }
 
-/// How many pages a user requests in a row, and how long it pauses.
+/// The number of pages per session, and the pauses between them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sessions {
     /// Pages per session, rounded to the nearest integer, at least 1; `None`: unlimited.
@@ -222,14 +225,14 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Sessions of endless pages, without pauses.
+    /// Sessions with an unlimited number of pages, without pauses.
     pub const ENDLESS: Sessions = Sessions {
         pages: None,
         off: None,
     };
 }
 
-/// The possible requests, and how they are selected.
+/// The possible requests, and their selection.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The name of the plan, as in `surge`.
@@ -238,17 +241,17 @@ pub struct Plan {
     pub targets: Vec<Target>,
     /// All pages.
     pub pages: Pages,
-    /// How the next page is selected.
+    /// The selection of the next page.
     pub choice: Choice,
-    /// How many pages are requested in a row, with which pauses.
+    /// The number of pages per session, and the pauses.
     pub sessions: Sessions,
-    /// The instants at which sessions began, relative to the first, if the workload is a recording. The
-    /// *n*-th session takes the *n*-th page of the sequence, or the *n*-th script.
+    /// The instants at which sessions began, relative to the first session, if the workload is a recording. Session
+    /// number *n* takes page number *n* of the sequence, or script number *n*.
     pub recorded: Option<Arc<[Duration]>>,
 }
 
 impl Plan {
-    /// A plan that requests one target repeatedly.
+    /// Creates a plan that requests one target repeatedly.
     pub fn single(target: Target) -> Plan {
         Plan {
             name: target.path.clone(),
@@ -279,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "named by an earlier one")]
+    #[should_panic(expected = "must depend on an earlier member")]
     fn a_member_cannot_name_itself() {
         let members = [TargetId(0), TargetId(1)];
         Pages::new().push_with_dependencies(&members, &[0, 1]);

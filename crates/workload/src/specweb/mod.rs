@@ -1,10 +1,10 @@
 //! The file sets of SPECweb96 and SPECweb99.
 //!
-//! A directory holds 36 files: four classes of nine sizes, *n* tenths of a KiB, *n*, 10 *n* and 100 *n* KiB for
-//! *n* from 1 to 9. Of 100 requests, 35, 50, 14 and 1 are for these classes, in this order.
+//! A directory has 36 files: four classes with nine sizes each. For *n* from 1 to 9, the sizes are *n*/10, *n*, 10 *n*
+//! and 100 *n* KiB. The classes get 35, 50, 14 and 1 of 100 requests, in this order.
 //!
-//! These are only the static files and their popularity. The benchmarks' rates, cookies and dynamic requests
-//! are not implemented, and no result may be called a SPECweb result.
+//! These are only the static files and their popularity. The benchmarks' rates, cookies and dynamic requests are not
+//! implemented, and no result may be called a SPECweb result.
 
 use crate::builder::Builder;
 use crate::plan::{Choice, Weights};
@@ -19,18 +19,19 @@ const ALL_RANKS: u64 = 2520;
 /// The weight of the most popular directory.
 const FIRST_DIRECTORY: u64 = 1_000_000;
 
-/// SPECweb96 with this many directories. All directories are equally probable, and so are all files of a
-/// class.
+/// Creates SPECweb96 with this number of directories. All directories are equally probable; all files of a class are
+/// equally probable.
 ///
 /// # Panics
 /// If there are 2^32 / 36 directories or more.
 pub fn specweb96(directories: u32) -> Workload {
-    let note = "within a class all files are equally probable; the public figures do not state it";
+    let note = "all files of a class are equally probable; this is an assumption, because the public figures do not state it";
     file_set("specweb96", directories, note, |_, class, _| CLASSES[class])
 }
 
-/// The static part of SPECweb99 with this many directories: directories by Zipf's law, files of a class by
-/// Zipf's law over fixed ranks. Unconfirmed: no available document contains the ranks.
+/// Creates the static part of SPECweb99 with this number of directories. The popularity of directories follows Zipf's
+/// law; the popularity of files in a class follows Zipf's law over fixed ranks. Unconfirmed: no available document
+/// contains the ranks.
 ///
 /// # Panics
 /// If there are 2^32 / 36 directories or more.
@@ -77,7 +78,7 @@ mod tests {
         }
     }
 
-    /// Probability of sizes from `low` to below `high` KiB.
+    /// Returns the probability of sizes from `low` to below `high` KiB.
     fn share(workload: &Workload, low: u64, high: u64) -> f64 {
         let within = |&place: &usize| {
             let size = workload.files[place].size;
@@ -105,7 +106,7 @@ mod tests {
         }
         let statistics = specweb96(20).statistics();
         assert_eq!(statistics.files, 20 * 36);
-        // The mean size of each class is five of its steps.
+        // The mean size of each class is five times its step.
         let mean = 1024.0 * (0.35 * 0.5 + 0.5 * 5.0 + 0.14 * 50.0 + 0.01 * 500.0);
         let got = statistics.mean_request.unwrap();
         // Sizes of class 0 are rounded down to a byte.

@@ -1,10 +1,9 @@
 //! The global sequence of pages, with the temporal locality of requests that a server receives.
 //!
-//! Pages are in a stack, ordered by their last use. Each step draws a distance, chooses a page near it with a
-//! probability in proportion to the remaining requests of the page, and moves that page to the top. The
-//! realised distance differs from the drawn distance, because the choice prefers popular pages, which are near
-//! the top. Pilot sequences therefore calibrate the law of the draws until the realised distances are near the
-//! target.
+//! Pages are in a stack, ordered by their last use. Each step draws a distance, chooses a page near that distance, and
+//! moves the page to the top. The probability of a page is in proportion to its remaining requests. The realised
+//! distance differs from the drawn distance, because the choice prefers popular pages, which are near the top. Pilot
+//! sequences therefore calibrate the law of the drawn distances until the realised distances are near the target.
 
 use fathometer_model::Seed;
 
@@ -21,7 +20,7 @@ use super::target::Target;
 pub(super) struct Sequence {
     pub(super) pages: Vec<PageId>,
     pub(super) distances: StackDistances,
-    /// How often each distance was drawn.
+    /// The number of times that each distance was drawn.
     pub(super) drawn: Vec<u64>,
     pub(super) facts: Facts,
 }
@@ -35,19 +34,18 @@ pub(super) struct Facts {
     pub(super) pilots: u32,
     /// Upper bound of the drawn distances.
     pub(super) reach: usize,
-    /// Number of page requests that the popularity implies: the length of the sequence before its end was
-    /// discarded.
+    /// The number of page requests that the popularity implies: the length of the sequence including its discarded end.
     pub(super) steps: u64,
-    /// Number of pages that are requested in a part of the sequence only.
+    /// The number of pages that are requested only in a part of the sequence.
     pub(super) bursts: u64,
 }
 
 /// Generates the sequence. `references` is the number of requests for each page. `progress` is called with the
 /// completed share of the steps.
 ///
-/// All pages are requested throughout the sequence, as in the original program, if there are at most `reach`
-/// pages and no more than [`DISCARDED`] of the sequence is discarded, or if there are also at most `at_once`
-/// pages. Otherwise each unpopular page is requested in a part of the sequence only.
+/// In two cases all pages are requested throughout the sequence, as in the original program: if there are at most
+/// `reach` pages and at most the share [`DISCARDED`] of the sequence is discarded, or if there are at most `reach` and
+/// at most `at_once` pages. Otherwise each unpopular page is requested only in a part of the sequence.
 pub(super) fn sequence(
     locality: &Locality,
     references: &[u32],
@@ -72,8 +70,8 @@ pub(super) fn sequence(
     with_pacing(locality, &pacing, references, seed, &mut progress)
 }
 
-/// The largest share of a sequence that is discarded before its pages are paced instead. The original program
-/// discards 0.029.
+/// The largest share of a sequence that may be discarded. Above it, unpopular pages are requested only in a part of the
+/// sequence. The original program discards 0.029.
 const DISCARDED: f64 = 0.04;
 
 fn with_pacing(
@@ -154,13 +152,13 @@ struct Draw {
 /// The largest number of pilot sequences, and the number of steps of each.
 const PILOTS: u32 = 8;
 const PILOT_STEPS: u64 = 60_000;
-/// The search ends with a pilot at most this far from the target.
+/// The search ends with a pilot whose deviation from the target is at most this value.
 const NEAR: f64 = 0.02;
-/// The original program's law is kept if its pilot is at most this far from the target. Sites of the original's
-/// size differ by as much, depending on whether the most popular files are pages.
+/// The original program's law is used unchanged if the deviation of its pilot is at most this value. Sites of the
+/// original's size differ by as much, depending on whether the most popular files are pages.
 const CONFIRMED: f64 = 0.05;
 
-/// The draw whose pilot sequence is nearest to the target, and the number of pilots.
+/// Finds the parameters whose pilot sequence is nearest to the target. Returns them and the number of pilots.
 fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: Seed) -> (Draw, u32) {
     let target = Target::new(locality.setting, locality.distance, pacing.reach as f64);
     // If all pages are requested throughout, the pilot is a scaled-down sequence in which each page has its
@@ -184,7 +182,7 @@ fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: See
             window: window.round() as u32,
         };
         let mut walk = Walk::new(draw, pacing, references, seed.child(u64::from(pilots)));
-        // The end is left out, because popular pages may be exhausted there.
+        // The end is excluded, because popular pages may be exhausted there.
         let most = PILOT_STEPS.min(pacing.steps - pacing.steps / 20);
         while walk.number < most && walk.step().is_some() {}
         pilots += 1;
@@ -205,8 +203,7 @@ fn calibrate(locality: &Locality, pacing: &Pacing, references: &[u32], seed: See
         mu = (mu + STEP * (wanted[1] - middle)).clamp(-1.0, 8.0);
         let spread = (wanted[2] - wanted[0]).max(0.05) / (high - low).max(0.05);
         sigma = (sigma * libm::pow(spread, STEP)).clamp(0.05, 2.0);
-        // In a wide window, short distances become too long; in a window of popular pages only, they become too
-        // short.
+        // A wide window makes short distances too long. A window that contains only popular pages makes them too short.
         let nearer = libm::pow(10.0, STEP * (wanted[0] - low));
         window = (window * nearer).clamp(5.0, 200.0);
     }
@@ -223,13 +220,13 @@ const STEP: f64 = 0.7;
 #[derive(Debug, Clone, Copy)]
 struct Step {
     page: u32,
-    /// The drawn distance; `None` if the part of the sequence in which the page is requested begins here.
+    /// The drawn distance; `None` at the first request of a page that is requested only in a part of the sequence.
     drawn: Option<usize>,
     /// The realised distance; `None` for the first request of a page.
     realised: Option<usize>,
 }
 
-/// The generation of a sequence, step by step.
+/// Generates a sequence step by step.
 struct Walk<'a> {
     pacing: &'a Pacing,
     references: &'a [u32],
@@ -267,7 +264,7 @@ impl<'a> Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The next request; `None` if no page has requests left.
+    /// Returns the next request; `None` if no page has remaining requests.
     fn step(&mut self) -> Option<Step> {
         let born = self.pacing.births.get(self.born);
         let turn = born.filter(|&&(birth, _)| u64::from(birth) <= self.number);
@@ -318,9 +315,9 @@ impl Walk<'_> {
     }
 }
 
-/// A law rounded down to whole numbers and redrawn at and above a limit: its distribution function, and an
-/// index into that function for each of many equal shares. The lookup is faster than the law's quantile
-/// function, and gives the same values except for rounding.
+/// A law rounded down to whole numbers and redrawn at and above a limit. It is stored as its distribution function,
+/// with an index into this function for many equal shares. The lookup is faster than the law's quantile function, and
+/// gives the same values except for rounding.
 struct WholeNumbers {
     at_most: Vec<f64>,
     guide: Vec<u32>,
@@ -344,7 +341,7 @@ impl WholeNumbers {
         }
     }
 
-    /// The quantile of `p` from [0, 1); `None` if the limit is 0.
+    /// Returns the quantile of `p` from [0, 1); `None` if the limit is 0.
     fn at(&self, p: f64) -> Option<usize> {
         let last = self.at_most.len().checked_sub(1)?;
         let from =
@@ -358,12 +355,13 @@ impl WholeNumbers {
     }
 }
 
-/// Finds where a sequence degenerates: popular pages are exhausted, and few pages are repeated in long runs.
+/// Finds the point at which a sequence degenerates: popular pages are exhausted, and a few pages are repeated in long
+/// runs.
 ///
-/// The sequence is divided into blocks. A block is degenerate if its share of repeats (requests for the same
-/// page as the request before) exceeds a limit by more than three standard deviations. The limit is twice the
-/// share of repeats in all sound blocks, plus two percentage points. Three degenerate blocks in a row end the
-/// sequence where the first of them begins; at the end of the sequence, fewer are enough.
+/// The sequence is divided into blocks. A block is degenerate if its share of repeats (requests for the same page as
+/// the request before) exceeds a limit by more than three standard deviations. The limit is twice the share of repeats
+/// in all sound blocks, plus two percentage points. Three consecutive degenerate blocks end the sequence at the
+/// beginning of the first of them. At the end of the sequence, fewer are sufficient.
 struct End {
     block: u64,
     /// The numbers of repeats and of requests in the sound blocks.
@@ -379,7 +377,7 @@ impl End {
     /// Number of blocks of a sequence, and the length of the shortest block.
     const BLOCKS: u64 = 200;
     const SHORTEST: u64 = 200;
-    /// Number of degenerate blocks in a row that end a sequence.
+    /// The number of consecutive degenerate blocks that end a sequence.
     const ROW: u32 = 3;
 
     fn new(steps: u64) -> End {
@@ -417,7 +415,7 @@ impl End {
         self.degenerate == End::ROW
     }
 
-    /// The steps that are discarded, the last first.
+    /// Returns the discarded steps, the last one first.
     fn discarded(mut self) -> impl Iterator<Item = Step> {
         // The last block may be incomplete.
         if self.in_block > 0 && self.degenerate < End::ROW {

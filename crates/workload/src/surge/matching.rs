@@ -1,9 +1,9 @@
 //! Assigns numbers of requests to files, so that the sizes of requested files follow their own law.
 //!
-//! The law gives the number of requests for files of at least a given size. A sweep from the largest file down
-//! assigns to each file the unused number that is nearest to the number still missing at its size. Errors
-//! accumulate at the small sizes, where the most popular files are. A single one of these files has a tenth of
-//! all requests, so the distance from the law cannot be smaller than half of that file's share.
+//! The law gives the number of requests for files of at least a given size. A sweep from the largest to the smallest
+//! file assigns to each file the unused number that is nearest to the number still missing at its size. Errors
+//! accumulate at the small sizes, which include the most popular files. One such file may have a tenth of all requests.
+//! The deviation from the law cannot be smaller than half of that file's share.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use std::ops::Bound;
 use super::parameters::{BodyForm, RequestSizes};
 
 impl RequestSizes {
-    /// The share of the requests that are for sizes of at least `x`.
+    /// Returns the share of the requests for files of size `x` or larger.
     pub fn at_least(&self, x: f64) -> f64 {
         if x >= self.tail_scale {
             return self.tail_share * libm::pow(self.tail_scale / x, self.tail_shape);
@@ -28,16 +28,16 @@ impl RequestSizes {
         }
     }
 
-    /// The height of the jump at the cut.
+    /// Returns the height of the jump at the cut.
     pub fn jump(&self) -> f64 {
         let below = f64::from_bits(self.tail_scale.to_bits() - 1);
         self.at_least(below) - self.at_least(self.tail_scale)
     }
 }
 
-/// Assigns one of `counts` to each of `sizes`, using each count once. Both have the same length. The result is
-/// in the order of `sizes`. Among equal sizes, the earlier is assigned first; of two equally near counts, the
-/// smaller is used.
+/// Assigns one of `counts` to each of `sizes`, using each count once. Both have the same length. The result is in the
+/// order of `sizes`. Among equal sizes, the earlier size is assigned first; of two equally near counts, the smaller is
+/// used.
 pub(super) fn assign(sizes: &[u64], counts: &[u64], law: &RequestSizes) -> Vec<u64> {
     assert_eq!(sizes.len(), counts.len(), "each file gets one count");
     let total: u64 = counts.iter().sum();
@@ -59,9 +59,9 @@ pub(super) fn assign(sizes: &[u64], counts: &[u64], law: &RequestSizes) -> Vec<u
 
 /// Sizes with their indices, the largest size first, and equal sizes in the order of their indices.
 ///
-/// A size and its index are packed into one number: a million such numbers take 8 MB, half the memory of pairs.
-/// Sorting indices by the sizes to which they refer would cause a cache miss at every comparison. A million
-/// indices leave 44 bits for a size: files of 16 TiB and more count as equally large.
+/// A size and its index are packed into one number: a million such numbers take 8 MB, half the memory of pairs. Sorting
+/// indices by the sizes to which they refer would cause a cache miss at every comparison. With a million indices, 44
+/// bits remain for a size: files of 16 TiB and more are treated as equally large.
 pub(super) struct BySize {
     packed: Vec<u64>,
     place_bits: u32,
@@ -82,7 +82,7 @@ impl BySize {
         BySize { packed, place_bits }
     }
 
-    /// Pairs of (size, index), the largest size first.
+    /// Iterates over pairs of (size, index), the largest size first.
     pub(super) fn largest_first(&self) -> impl DoubleEndedIterator<Item = (u64, u32)> + Clone {
         let largest = u64::MAX >> self.place_bits;
         self.packed.iter().map(move |&packed| {
@@ -92,18 +92,19 @@ impl BySize {
     }
 }
 
-/// The inverse of [`assign`]: assigns sizes to files whose numbers of requests are known, so that the sizes of
-/// requested files follow the law. Each file gets one of the sizes of its kind. A kind's `sizes` and `requests`
-/// have the same length. The result contains, for each kind and in the order of its files, the index of the
-/// file's size in `sizes`.
+/// Returns the inverse of [`assign`]: assigns sizes to files whose numbers of requests are known, so that the sizes of
+/// requested files follow the law.
+///
+/// Each file gets one of the sizes of its kind; `sizes` and `requests` of a kind have the same length. The result
+/// contains, for each kind and in the order of its files, the index of the file's size in `sizes`.
 pub(super) fn assign_sizes(kinds: &[(&[u64], &[u32])], law: &RequestSizes) -> Vec<Vec<u32>> {
     let total: u64 = kinds
         .iter()
         .flat_map(|(_, requests)| *requests)
         .map(|&requests| u64::from(requests))
         .sum();
-    // For each kind: its files in the order of their numbers of requests; and for each number of requests, how
-    // many files have it and where these files begin.
+    // For each kind: its files in the order of their numbers of requests; and for each number of requests, the number
+    // of files with it and the position of the first one.
     let mut by_requests = Vec::new();
     let mut unused: Vec<BTreeMap<u64, u32>> = Vec::new();
     let mut next: Vec<BTreeMap<u64, u32>> = Vec::new();
@@ -169,9 +170,9 @@ fn take_nearest(unused: &mut BTreeMap<u64, u32>, need: f64) -> u64 {
     count
 }
 
-/// The key nearest to `need`.
+/// Returns the key nearest to `need`.
 fn nearest(unused: &BTreeMap<u64, u32>, need: f64) -> u64 {
-    // A cast from a float saturates: numbers below 0 become 0.
+    // A cast from a float saturates: negative numbers become 0.
     let floor = need.floor() as u64;
     let below = unused.range(..=floor).next_back().map(|(&count, _)| count);
     let above = unused
@@ -223,7 +224,7 @@ mod tests {
             assign(&[100, 400, 200, 100], &[10, 4, 4, 2], &law),
             [10, 4, 4, 2]
         );
-        // Size 200 needs 10 requests: 8 and 12 are equally near, and the smaller is used. Size 100 gets 12.
+        // Size 200 needs 10 requests: 8 and 12 are equally near, so the smaller is used. Size 100 gets 12.
         assert_eq!(assign(&[200, 100], &[8, 12], &law), [8, 12]);
     }
 
@@ -236,9 +237,9 @@ mod tests {
             tail_share: 1.0,
             form: BodyForm::AsIs,
         };
-        // Of 20 requests, 5 should be for sizes >= 400: the first kind has 4 and 10, and 4 is nearest. 10 should
-        // be for sizes >= 200, and 6 are missing: the second kind has 2 and 4, and 4 is nearest. One file of each
-        // kind remains.
+        // Of 20 requests, 5 should be for sizes >= 400. The first kind has 10 and 4, of which 4 is nearest. 10 requests
+        // should be for sizes >= 200, so 6 are missing. The second kind has 2 and 4, of which 4 is nearest. One file of
+        // each kind remains.
         let places = assign_sizes(&[(&[100, 400], &[10, 4]), (&[200, 100], &[2, 4])], &law);
         assert_eq!(places, [vec![0, 1], vec![1, 0]]);
     }

@@ -1,8 +1,8 @@
-//! SURGE: a workload that follows seven measured laws of web use at once.
+//! SURGE: a workload that follows seven measured laws of Web use simultaneously.
 //!
-//! P. Barford and M. Crovella, "Generating representative workloads for network and server performance
-//! evaluation" (SIGMETRICS '98), and in the later form of "A performance evaluation of Hyper Text Transfer
-//! Protocols" (Boston University, 1998). This module determines:
+//! P. Barford and M. Crovella, "Generating representative workloads for network and server performance evaluation"
+//! (SIGMETRICS '98), and in the later version, "A performance evaluation of Hyper Text Transfer Protocols" (Boston
+//! University, 1998). This module determines:
 //!
 //! - the sizes of base files, of files embedded in them, and of single files;
 //! - the number of requests for each file (Zipf's law);
@@ -11,12 +11,12 @@
 //! - one global sequence of pages, whose stack distances are lognormal;
 //! - pauses and session lengths.
 //!
-//! [`plan`] generates it in six [`Stage`]s and tests each stage against its law: [`Surge::report`]. The number
-//! of users is not part of the workload. This module neither waits nor sends requests.
+//! [`plan`] generates it in six [`Stage`]s and tests each stage against its law: [`Surge::report`]. The number of users
+//! is not part of the workload. This module does not wait or send requests.
 //!
-//! It differs from a naive reading of the papers in these points:
+//! The papers are easily misread in these points:
 //!
-//! - The 7 % of base files in the tail are a mixing weight; continuity would give another share.
+//! - The 7 % of base files in the tail are a mixing weight; a continuous density would give another share.
 //! - The body of the law of request sizes is not renormalised at the cut.
 //! - The most popular pages have the fewest embedded files.
 //! - The lognormal law of the stack distances is of the *decimal* logarithm.
@@ -78,7 +78,7 @@ impl Stage {
         Stage::Fit,
     ];
 
-    /// The name of the stage in progress messages.
+    /// Returns the name of the stage in progress messages.
     pub const fn name(self) -> &'static str {
         match self {
             Stage::Sizes => "file sizes",
@@ -112,8 +112,8 @@ pub struct SurgeFile {
     pub size: Bytes,
     /// The part of its kind's size law from which the size was drawn.
     pub part: u8,
-    /// The number of requests that the popularity of the file implies. Pages share embedded files, which can
-    /// therefore be requested more or less often.
+    /// The number of requests that the popularity of the file implies. Pages share embedded files, so the actual number
+    /// of requests may be larger or smaller.
     pub references: u32,
 }
 
@@ -126,8 +126,8 @@ pub struct Surge {
     pub seed: Seed,
     /// All files: base files, then embedded files, then single files.
     pub files: Vec<SurgeFile>,
-    /// All pages: page *n* has base file *n*; the pages of single files follow, in the order of the files. A
-    /// target is the index of a file in `files`.
+    /// All pages. Page *n* has base file *n*; the pages of single files follow, in the order of the files. A target is
+    /// the index of a file in `files`.
     pub pages: Pages,
     /// The pages in the order in which all users together request them.
     pub sequence: Vec<PageId>,
@@ -170,12 +170,11 @@ pub struct Summary {
     pub requested_bytes: u64,
     /// Number of file requests that the popularity implies.
     pub references: u64,
-    /// Number of page requests that the popularity implies: the length of the sequence and of its discarded
-    /// end.
+    /// Number of page requests that the popularity implies: the length of the sequence including its discarded end.
     pub planned_page_requests: u64,
-    /// The share of the whole sequence, including the discarded end, after which the requests for all popular
-    /// pages (the pages with half of all requests) are used up. `None`: some of these requests are left at the
-    /// end of the sequence.
+    /// The position after which no request for a popular page follows, as a share of the whole sequence including its
+    /// discarded end. The popular pages together have half of all requests. `None`: some of these requests remain at
+    /// the end of the sequence.
     pub popular_used_up: Option<f64>,
 }
 
@@ -200,20 +199,20 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Why a workload cannot be generated.
+/// The reason why a workload cannot be generated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SurgeError {
     /// The parameters contradict each other.
-    #[error("a SURGE workload's parameters are not usable: {rule}")]
+    #[error("a SURGE workload's parameters are invalid: {rule}")]
     Parameter {
         /// The rule that is violated.
         rule: &'static str,
     },
     /// A law is not defined for its parameters.
-    #[error("a SURGE workload's law is not defined")]
+    #[error("a law of the SURGE workload is not defined")]
     Law(#[from] LawError),
-    /// No page is left when the files are divided into kinds.
-    #[error("{files} files are too few: at least one must be a page")]
+    /// No page remains when the files are divided into kinds.
+    #[error("too few files ({files}): at least one must be a page")]
     TooFewFiles {
         /// The requested number of files.
         files: u32,
@@ -225,7 +224,7 @@ pub enum SurgeError {
         requests: u64,
     },
     /// The number of requests exceeds the range of the counters.
-    #[error("{references} requests are too many: at most {}", u32::MAX)]
+    #[error("too many requests ({references}): at most {}", u32::MAX)]
     TooManyRequests {
         /// The number of requests that the popularity implies.
         references: u128,
@@ -295,10 +294,10 @@ pub fn plan(
     };
     let (pages, left) = make_pages(parameters, &surge.files, kinds, numbers.clone());
     surge.pages = pages;
-    // Generating the sequence takes longest. Stages that do not depend on it are tested in parallel.
+    // Generating the sequence takes longest, so the stages that do not depend on it are tested in parallel.
     #[expect(
         clippy::disallowed_methods,
-        reason = "neither thread waits for a resource, and the plan does not depend on which ends first"
+        reason = "the threads do not wait for resources, and the plan does not depend on their order"
     )]
     let (made, of_files) = std::thread::scope(|scope| {
         let others = scope.spawn(|| goodness::of_files(&surge, kinds));
@@ -337,10 +336,11 @@ pub fn plan(
     Ok(surge)
 }
 
-/// Matches the sizes of each kind to its files a second time, by the requests of the sequence. The result is
-/// kept if it brings the sizes of requested files nearer to their law. This is needed because a page request
-/// requests all embedded files of the page, so the sequence requests files more or less often than their
-/// popularity implies.
+/// Matches the sizes of each kind to its files a second time, by the requests of the sequence. The result is used if
+/// the sizes of requested files are then nearer to their law.
+///
+/// This is needed because a page request also requests all embedded files of the page. So the sequence requests files
+/// more or less often than their popularity implies.
 fn match_again(surge: &mut Surge, kinds: Kinds) -> goodness::Served {
     let requests = goodness::file_requests(surge);
     let unavoidable = goodness::unavoidable(&requests);
@@ -408,7 +408,7 @@ impl Kinds {
         }
     }
 
-    /// The part of its kind's size law from which the size of a file was drawn.
+    /// Returns the part of its kind's size law from which the size of a file was drawn.
     fn part(self, parameters: &Parameters, file: u32) -> u8 {
         let (law, first) = match self.kind(file) {
             Kind::Base => (&parameters.base_sizes, 0),
@@ -431,7 +431,7 @@ impl Kinds {
     }
 }
 
-/// The sizes of all files, rounded down to whole bytes.
+/// Generates the sizes of all files, rounded down to whole bytes.
 fn file_sizes(parameters: &Parameters, kinds: Kinds, seed: Seed) -> Vec<u64> {
     let draw = |files: u32, law: &Mixture, name: &str| {
         let seed = seed.stream(name);
@@ -453,7 +453,7 @@ fn file_sizes(parameters: &Parameters, kinds: Kinds, seed: Seed) -> Vec<u64> {
         .collect()
 }
 
-/// The number of requests for each page: that of its base file.
+/// Returns the number of requests for each page, which is the number for its base file.
 fn page_references(files: &[SurgeFile], kinds: Kinds) -> Vec<u32> {
     let (base, rest) = files.split_at(kinds.base as usize);
     let single = &rest[kinds.embedded as usize..];

@@ -1,16 +1,15 @@
-//! Spreads the requests of pages over the sequence, so that a law of short distances and the popularity of many
-//! pages can both hold.
+//! Spreads the requests of pages over the sequence, so that the sequence can follow both a law of short distances and
+//! the popularity of many pages.
 //!
-//! The original program has all pages in its stack from the start. With 5000 files and 90 requests per file
-//! this works: the law of distances reaches the deepest page often enough. With a million files and ten
-//! requests per file it does not. The law selects few of the pages below position 1000, so the pages near the
-//! top use up their requests after three quarters of the sequence, and the rest of the sequence repeats a few
-//! pages.
+//! The original program has all pages in its stack from the start. With 5000 files and 90 requests per file this works,
+//! because the drawn distances reach the deepest page often enough. With a million files and ten requests per file it
+//! fails. The law rarely selects pages below position 1000, so the pages near the top use up their requests after three
+//! quarters of the sequence. The remaining sequence repeats a few pages.
 //!
-//! Therefore the number of pages that are requested at one time is limited. A page with many requests is
-//! requested throughout the sequence. A page with few requests has all its requests in a part of the sequence,
-//! at a uniformly distributed position. The length of this part is in proportion to the page's requests; the
-//! least popular page that is requested throughout sets the scale.
+//! Therefore the number of pages that are requested at one time is limited. A page with many requests is requested
+//! throughout the sequence. A page with few requests has all its requests in a part of the sequence, at a uniformly
+//! distributed position. The length of this part is in proportion to the page's requests. For the least popular page
+//! that is requested throughout, the part is the whole sequence.
 
 use std::cmp::Reverse;
 
@@ -25,19 +24,18 @@ use super::stack::Weighing;
 pub(super) struct Pacing {
     /// Number of requests of all pages: the steps of the sequence.
     pub(super) steps: u64,
-    /// A page with fewer requests than this is requested in a part of the sequence only; 0: there is no such
-    /// page.
+    /// A page with fewer requests than this is requested only in a part of the sequence; 0: there is no such page.
     pub(super) least: u32,
     /// Upper bound of the drawn distances.
     pub(super) reach: usize,
     /// The pages that are requested from the start, the least recently used one first.
     pub(super) first: Vec<u32>,
-    /// The other pages: the step of the first request, and the page; sorted.
+    /// The other pages, sorted: the step of the first request, and the page.
     pub(super) births: Vec<(u32, u32)>,
 }
 
 impl Pacing {
-    /// Requests all pages throughout.
+    /// Requests all pages throughout the sequence.
     pub(super) fn throughout(references: &[u32], seed: Seed) -> Pacing {
         let pages: Vec<u32> = requested(references).map(|(page, _)| page).collect();
         Pacing {
@@ -51,7 +49,7 @@ impl Pacing {
         }
     }
 
-    /// Requests about `at_once` pages at one time; distances are below `reach`.
+    /// Requests about `at_once` pages at one time. Distances are below `reach`.
     pub(super) fn new(references: &[u32], at_once: u32, reach: u32, seed: Seed) -> Pacing {
         let least = least_throughout(references, at_once);
         let steps: u64 = requested(references)
@@ -78,7 +76,7 @@ impl Pacing {
         }
     }
 
-    /// The pacing scaled down to about `steps` steps, for pages that are all requested throughout, and the
+    /// Scales the pacing down to about `steps` steps, for pages that are all requested throughout. Also returns the
     /// scaled number of requests for each page.
     pub(super) fn in_small(&self, references: &[u32], steps: u64) -> (Pacing, Vec<u32>) {
         let part = steps as f64 / self.steps as f64;
@@ -97,7 +95,7 @@ impl Pacing {
         (pacing, references)
     }
 
-    /// The number of a page's requests that are spread to the end of the sequence.
+    /// Returns the number of a page's requests that are spread over the whole sequence.
     pub(super) fn paced(&self, count: u32) -> u32 {
         match self.births.is_empty() || count < self.least {
             true => 0,
@@ -105,9 +103,9 @@ impl Pacing {
         }
     }
 
-    /// The weights of pages after `step` steps. A page with few requests has the weight of the least popular
-    /// page that is requested throughout. A page that is requested throughout has weight 0 while it has used
-    /// its requests ahead of the sequence.
+    /// Returns the weights of pages after `step` steps. A page with few requests has the weight of the least popular
+    /// page that is requested throughout. A page that is requested throughout has weight 0 while its requests are ahead
+    /// of the sequence.
     pub(super) fn weighing(&self, step: u64) -> Weighing {
         if self.births.is_empty() {
             return Weighing::default();
@@ -120,7 +118,7 @@ impl Pacing {
     }
 }
 
-/// Number of steps by which a page may be ahead of the sequence.
+/// The number of steps by which a page may be ahead of the sequence.
 const AHEAD: f64 = 2000.0;
 
 fn requested(references: &[u32]) -> impl Iterator<Item = (u32, u32)> {
@@ -129,8 +127,8 @@ fn requested(references: &[u32]) -> impl Iterator<Item = (u32, u32)> {
         .filter(|&(_, count)| count > 0)
 }
 
-/// Pages in the order that independent requests with the same popularity would produce, the least recently used
-/// page first: the time since a page's last request is exponential with the page's rate. In another order, the
+/// Sorts pages in the order that independent requests with the same popularity would produce, the least recently used
+/// page first. The time since a page's last request is exponential with the page's rate. With another order, the
 /// sequence would begin with a transient in which the popular pages move to the top.
 fn by_age(mut pages: Vec<u32>, references: &[u32], seed: Seed) -> Vec<u32> {
     let seed = seed.stream("surge.locality.order");
@@ -145,16 +143,16 @@ fn by_age(mut pages: Vec<u32>, references: &[u32], seed: Seed) -> Vec<u32> {
     pages
 }
 
-/// The smallest number of requests of a page that is requested throughout, chosen so that at most `most` pages
-/// are requested at one time, on average.
+/// Returns the smallest number of requests of a page that is requested throughout. It is chosen so that the mean number
+/// of pages requested at one time is at most `most`.
 fn least_throughout(references: &[u32], most: u32) -> u32 {
     let mut counts: Vec<u32> = references.iter().copied().filter(|&c| c > 0).collect();
     if counts.len() <= most.max(1) as usize {
         return 0;
     }
     counts.sort_unstable_by(|a, b| b.cmp(a));
-    // The pages at one time if the `n` most popular are requested throughout: these `n`, plus for each other
-    // page the ratio of its requests to the requests of the `n`-th page.
+    // The number of pages at one time if the `n` most popular pages are requested throughout: `n`, plus for each other
+    // page the ratio of its requests to the requests of page number `n`.
     let mut rest: u64 = counts.iter().map(|&count| u64::from(count)).sum();
     let mut least = counts[0];
     for (n, &count) in (1u64..).zip(&counts) {

@@ -1,4 +1,4 @@
-//! The parameters of a SURGE workload: two published sets, in which each value can be replaced.
+//! The parameters of a SURGE workload: two published sets, whose values can be replaced individually.
 
 use fathometer_model::Bytes;
 
@@ -19,13 +19,13 @@ pub struct Parameters {
     pub top_count: Option<u64>,
     /// The share of each kind of file.
     pub shares: Shares,
-    /// Sizes of base files in bytes, before `smallest` and rounding down.
+    /// Sizes of base files in bytes, before they are raised to `smallest` and rounded down.
     pub base_sizes: Mixture,
     /// Sizes of embedded files.
     pub embedded_sizes: Mixture,
     /// Sizes of files that are pages of their own.
     pub single_sizes: Mixture,
-    /// The smallest size; smaller draws are raised to it.
+    /// The smallest size; smaller values are raised to it.
     pub smallest: Bytes,
     /// The law of the sizes of requested files.
     pub request_sizes: RequestSizes,
@@ -39,14 +39,14 @@ pub struct Parameters {
     pub active_off: Option<Law>,
     /// Pages of a session, rounded to the nearest integer, at least 1; `None`: sessions have no end.
     pub session_pages: Option<Law>,
-    /// Values of this set that no publication confirms. The output lists them.
+    /// Values of this set that no publication confirms. The report lists them.
     pub unconfirmed: Vec<String>,
 }
 
 /// Shares of the kinds of files; they add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shares {
-    /// Base files: pages that have other files embedded.
+    /// Base files: pages with embedded files.
     pub base: f64,
     /// Files embedded in base files.
     pub embedded: f64,
@@ -57,7 +57,7 @@ pub struct Shares {
 /// A body and a Pareto tail for the sizes of requested files.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RequestSizes {
-    /// The law below the cut; `None`: there is only the tail.
+    /// The law below the cut; `None`: the law has only the tail.
     pub body: Option<Law>,
     /// The smallest size of the tail (the cut), k.
     pub tail_scale: f64,
@@ -95,10 +95,10 @@ pub struct References {
 /// The assignment of numbers of embedded files to base files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageOrder {
-    /// The most popular page has the fewest embedded files, as in the original program. The mean number of
-    /// files per page is then far smaller if pages are weighted by requests.
+    /// The most popular page has the fewest embedded files, as in the original program. The mean number of files per
+    /// page is then far smaller if weighted by requests.
     PopularFewest,
-    /// At random.
+    /// The numbers are assigned at random.
     Random,
 }
 
@@ -109,31 +109,31 @@ pub struct Locality {
     pub setting: LocalitySetting,
     /// The published law of stack distances, before rounding down.
     pub distance: Law,
-    /// The law from which distances are drawn; `None`: pilot sequences calibrate it to the target that `setting`
+    /// The law from which distances are drawn; `None`: pilot sequences calibrate the law to the target that `setting`
     /// selects.
     pub draw: Option<Law>,
-    /// The page is chosen among those whose distance differs from the drawn distance by at most this; pilot
-    /// sequences may change it.
+    /// The largest difference between the drawn distance and the distance of the chosen page. Pilot sequences may
+    /// change this window.
     pub window: u32,
-    /// Upper bound of the drawn distances. If there are more pages, or if too much of the sequence would be
-    /// discarded, unpopular pages are requested in a part of the sequence only.
+    /// Upper bound of the drawn distances. If there are more pages, or if too much of the sequence would be discarded,
+    /// unpopular pages are requested only in a part of the sequence.
     pub reach: u32,
-    /// The approximate number of pages that are then requested at one time.
+    /// The approximate number of pages that are requested at one time in that case.
     pub at_once: u32,
 }
 
-/// The target of the realised stack distances. They differ from the drawn distances: among the pages near the
-/// drawn distance, popular pages are preferred, and these are nearer to the top.
+/// The target of the realised stack distances. They differ from the drawn distances: among the pages near the drawn
+/// distance, popular pages are preferred, which are nearer to the top.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LocalitySetting {
-    /// The distances of the original program's output.
+    /// The stack distances of the original program's output.
     Original,
     /// The published law, as closely as popularity allows.
     Law,
 }
 
 impl LocalitySetting {
-    /// The name of the setting in a workload's name.
+    /// Returns the name of the setting, as used in the names of workloads.
     pub const fn name(self) -> &'static str {
         match self {
             LocalitySetting::Original => "original",
@@ -141,7 +141,7 @@ impl LocalitySetting {
         }
     }
 
-    /// The law with which 5000 files and 452 279 requests meet the target: mu and sigma of the decimal
+    /// Returns the law with which 5000 files and 452 279 requests match the target: mu and sigma of the decimal
     /// logarithm. Pilot sequences start with this law.
     pub(super) const fn draw(self) -> (f64, f64) {
         match self {
@@ -152,8 +152,8 @@ impl LocalitySetting {
 }
 
 impl LocalitySetting {
-    /// As [`LocalitySetting::draw`], and the window, if unpopular pages are requested in a part of the sequence
-    /// only: for a million files and ten million requests.
+    /// Like [`LocalitySetting::draw`], with the window, for a million files and ten million requests. Unpopular pages
+    /// are then requested only in a part of the sequence.
     pub(super) const fn paced_draw(self) -> ((f64, f64), f64) {
         match self {
             LocalitySetting::Original => ((2.1, 1.95), 11.0),
@@ -163,7 +163,7 @@ impl LocalitySetting {
 }
 
 impl Locality {
-    /// The published law with this setting.
+    /// Creates the published law with this setting.
     pub const fn of(setting: LocalitySetting) -> Locality {
         let (window, reach, at_once) = match setting {
             LocalitySetting::Original => (100, 3100, 800),
@@ -184,9 +184,9 @@ impl Locality {
 }
 
 impl Parameters {
-    /// The parameters of Barford and Crovella, "A performance evaluation of Hyper Text Transfer Protocols"
-    /// (Boston University, 1998), table 8. Values that are not in the table are taken from the authors'
-    /// program: mixing weights, the smallest size, the decimal logarithm of the stack distances.
+    /// Returns the parameters of Barford and Crovella, "A performance evaluation of Hyper Text Transfer Protocols"
+    /// (Boston University, 1998), table 8. Values that are not in the table are taken from the authors' program: mixing
+    /// weights, the smallest size, the decimal logarithm of the stack distances.
     pub fn barford98(files: u32, requests: u64) -> Parameters {
         Parameters {
             name: "barford98".to_owned(),
@@ -258,14 +258,13 @@ impl Parameters {
         }
     }
 
-    /// The parameters of the first version: Barford and Crovella, "Generating representative workloads for
+    /// Returns the parameters of the first version: Barford and Crovella, "Generating representative workloads for
     /// network and server performance evaluation" (SIGMETRICS '98).
     ///
-    /// This version has one law for the sizes of all files, no sessions, and pauses between the files of a
-    /// page. All its numbers except the active OFF times are unconfirmed. Values that are taken from the later
-    /// version, and that may not apply to this one, are also unconfirmed: shares of kinds, the smallest size,
-    /// the stack distance's logarithm, the largest number of embedded files. All these are listed in
-    /// `unconfirmed`.
+    /// This version has one law for the sizes of all files, no sessions, and pauses between the files of a page. All
+    /// its numbers except the active OFF times are unconfirmed. These values from the later version may not apply here
+    /// and are also unconfirmed: shares of kinds, the smallest size, the logarithm of the stack distance, the largest
+    /// number of embedded files. `unconfirmed` lists all of them.
     pub fn sigmetrics98(files: u32, requests: u64) -> Parameters {
         let sizes = hybrid(
             Law::Lognormal {
@@ -314,12 +313,12 @@ impl Parameters {
                 "request sizes: Pareto(k = 1000, alpha = 1)",
                 "embedded references: Pareto(k = 1, alpha = 2.43), not counting the base file",
                 "OFF times: Pareto(k = 1, alpha = 1.5)",
-                "active OFF times: that 1.46 is the Weibull law's scale and 0.382 its shape",
+                "active OFF times: the use of 1.46 as the Weibull law's scale and 0.382 as its shape",
                 "stack distances: that 1.5 and 0.80 are the mean and deviation of the decimal logarithm, as \
                  in the later version",
                 "file sizes: shares of base, embedded and single files and the smallest size are \
                  those of the later version",
-                "embedded references: at most 150 files a page, as in the later version",
+                "embedded references: at most 150 files per page, as in the later version",
             ]
             .map(str::to_owned)
             .to_vec(),
@@ -327,7 +326,7 @@ impl Parameters {
         }
     }
 
-    /// Notes for readers: the unconfirmed parameters, and the law that the load does not apply.
+    /// Returns notes for readers: the unconfirmed parameters, and the law that the load engine does not apply.
     pub fn notes(&self) -> Vec<String> {
         let unconfirmed = self.unconfirmed.iter();
         let mut notes: Vec<String> = unconfirmed
@@ -351,7 +350,7 @@ impl Parameters {
         let sizes = [&self.base_sizes, &self.embedded_sizes, &self.single_sizes];
         for part in sizes.iter().flat_map(|sizes| sizes.parts()) {
             part.law.check()?;
-            // A law without probability below its limit cannot be redrawn there.
+            // If a law has no probability below the limit, redrawing would never end.
             if part.below <= 0.0 || part.law.cdf(part.below) <= 0.0 {
                 return refuse("each part of the file sizes must have values below its limit");
             }
@@ -405,7 +404,7 @@ impl Parameters {
     }
 }
 
-/// The note of parameters with active OFF times.
+/// A note for parameters with active OFF times.
 const ACTIVE_OFF: &str = "active OFF times are fitted, but not applied: a user requests the files of a page without \
  pauses between them";
 
@@ -415,11 +414,11 @@ const SHARES: Shares = Shares {
     single: 0.32,
 };
 
-/// The cap of heavy tails. With an index of 1 the mean grows without limit, with the logarithm of this cap. One
-/// file in a thousand of the later version's tail is capped.
+/// The cap of heavy tails. With an index of 1, the mean increases without limit with the logarithm of this cap. One in
+/// a thousand files in the later version's tail is capped.
 const TAIL_CAP: f64 = 10_000_000.0;
 
-/// A body that is redrawn at and above `cut`, and a Pareto tail from `cut` on.
+/// Creates a body that is redrawn at and above `cut`, and a Pareto tail from `cut` on.
 fn hybrid(body: Law, cut: f64, shape: f64, tail_share: f64) -> Mixture {
     let body = Part {
         below: cut,

@@ -1,11 +1,11 @@
 //! The number of requests for each file: Zipf's law in whole numbers, floor(top / rank).
 
-/// The number of requests for the file of `rank` (from 1) if the most popular file has `top` requests.
+/// Returns the number of requests for the file of `rank` (from 1) if the most popular file has `top` requests.
 pub(super) fn count(top: u64, rank: u64) -> u64 {
     top / rank
 }
 
-/// The number of requests for all of `files` files. Ranks with the same quotient are summed at once, so the
+/// Returns the number of requests for all of `files` files. Ranks with the same quotient are summed in one step, so the
 /// time grows with the square root of `top`.
 pub(super) fn total(top: u64, files: u64) -> u128 {
     let (mut sum, mut rank) = (0u128, 1);
@@ -18,10 +18,10 @@ pub(super) fn total(top: u64, files: u64) -> u128 {
     sum
 }
 
-/// The smallest `top` that gives more than `requests` requests.
+/// Returns the smallest `top` with more than `requests` requests in total.
 pub(super) fn top_for(files: u64, requests: u64) -> u64 {
     let enough = |top: u64| total(top, files) > u128::from(requests);
-    // If the most popular file alone has `requests + 1` requests, there are enough.
+    // If the most popular file alone has `requests + 1` requests, the total is sufficient.
     let (mut short, mut long) = (0, requests.saturating_add(1));
     while long - short > 1 {
         let middle = short + (long - short) / 2;

@@ -9,7 +9,7 @@ use crate::distribution::Part;
 
 use super::parameters::{PageOrder, References};
 
-/// The number of embedded files of each of `pages` pages, in the order of the draws.
+/// Returns the number of embedded files of each of `pages` pages, in the order of the random numbers.
 pub(super) fn draw(law: &References, pages: u32, seed: Seed) -> Vec<u32> {
     let part = law.part();
     (0..pages)
@@ -21,7 +21,7 @@ pub(super) fn draw(law: &References, pages: u32, seed: Seed) -> Vec<u32> {
 }
 
 impl References {
-    /// The law, conditioned on numbers up to the largest one.
+    /// Returns the law, conditional on numbers up to the largest one.
     pub(super) fn part(&self) -> Part {
         Part {
             below: f64::from(self.most) + 1.0,
@@ -30,14 +30,14 @@ impl References {
     }
 }
 
-/// Assigns embedded files to each base file, as indices into the list of embedded files, and calls `page` with
-/// them. `base` and `embedded` are numbers of requests. Returns, for each embedded file, its requests minus the
-/// requests of the pages that embed it. The result is negative if the pages request a file more often than its
-/// popularity implies.
+/// Assigns embedded files to each base file, as indices into the list of embedded files, and calls `page` with them.
+/// `base` and `embedded` are numbers of requests. Returns, for each embedded file, its requests minus the requests of
+/// the pages that embed the file. The difference is negative if the pages request a file more often than its popularity
+/// implies.
 ///
 /// Base files are processed in descending order of their requests. Each takes the embedded files with the most
-/// remaining requests, so pages share embedded files. A heap, from which the largest are removed and reinserted
-/// with fewer requests, avoids sorting a list after every page.
+/// remaining requests, so pages share embedded files. The files are in a heap; the largest ones are removed and
+/// reinserted with fewer requests. This avoids sorting a list after every page.
 pub(super) fn embed(
     base: &[u32],
     embedded: &[u32],
@@ -92,8 +92,8 @@ mod tests {
             PageOrder::PopularFewest,
             |page, files| pages[page as usize] = files.to_vec(),
         );
-        // The most popular page, 1, gets one file, 0, with 10 remaining requests. Page 2 gets two files of
-        // (10, 8, 12), and page 0 gets all files of (5, 8, 7).
+        // The most popular page, 1, gets one file, 0, which has 10 remaining requests. Page 2 gets two of the files,
+        // which then have (10, 8, 12) requests. Page 0 gets all files, which then have (5, 8, 7).
         assert_eq!(pages, [vec![1, 2, 0], vec![0], vec![2, 0]]);
         assert_eq!(rests, [2, 5, 4]);
     }
@@ -106,8 +106,8 @@ mod tests {
         assert_eq!(rests, [3]);
     }
 
-    /// floor(2 / U^(1/1.245)), redrawn above 150, has mean 6.2. With 1600 single files beside 1500 such
-    /// pages, this gives 3.5 files per page.
+    /// floor(2 / U^(1/1.245)), redrawn above 150, has mean 6.2. With 1600 single files and 1500 such pages, the mean is
+    /// 3.5 files per page.
     #[test]
     fn numbers_are_within_their_limits() {
         let law = Parameters::barford98(1, 1).references;

@@ -10,9 +10,9 @@ use crate::synthetic::{self, FileSpec};
 use super::{Kind, Surge};
 
 impl Surge {
-    /// The path of the file with this index in `files`: `/b/` for base files, `/e/` for embedded files, `/s/`
-    /// for single files, numbered within their kind. Single files are HTML if their size is from the first part
-    /// of their law, and PDF if it is from another part, whose sizes are larger.
+    /// Returns the path of the file with this index in `files`: `/b/` for base files, `/e/` for embedded files, `/s/`
+    /// for single files, numbered within their kind. A single file is HTML if its size is from the first part of its
+    /// law, and otherwise PDF, whose sizes are larger.
     pub fn path(&self, file: usize) -> String {
         let kind = self.files[file].kind;
         let number = file - self.files.partition_point(|other| other.kind < kind);
@@ -29,7 +29,7 @@ impl Surge {
         }
     }
 
-    /// The specifications of the files, in the order of `files`.
+    /// Returns the specifications of the files, in the order of `files`.
     fn file_specs(&self) -> impl ExactSizeIterator<Item = FileSpec> {
         (0..self.files.len()).map(|file| {
             let path = self.path(file);
@@ -41,8 +41,8 @@ impl Surge {
         })
     }
 
-    /// The site, of synthetic files. Base files contain references to their embedded files, as many as fit into
-    /// the size of the base file. `ratio` is the fraction to which DEFLATE reduces the texts.
+    /// Creates the site, with synthetic files. Base files contain as many references to their embedded files as fit
+    /// into their size. `ratio` is the fraction to which DEFLATE reduces the texts.
     pub fn site(&self, ratio: f64) -> Site {
         let pages = (0..self.pages.len() as u32).map(|page| {
             let members = self.pages.get(PageId(page)).members;
@@ -61,7 +61,7 @@ impl Surge {
         )
     }
 
-    /// The plan of the requests: the global sequence of pages, sessions and OFF times.
+    /// Creates the plan of the requests: the global sequence of pages, sessions and OFF times.
     pub fn into_plan(self) -> Plan {
         let targets = (0..self.files.len())
             .map(|file| Target::get(self.path(file), Some(self.files[file].size)))

@@ -1,14 +1,14 @@
 //! A stack of recently used pages: the position of a page in the stack is its LRU distance.
 //!
-//! Pages are stored in blocks, the oldest block first. A page that is moved to the top is appended to the
-//! newest block, and its old block becomes shorter. A Fenwick tree over the blocks' numbers of pages and of
-//! remaining references finds a position, and the nearest page with remaining references, in O(log n) steps. A
-//! linked list of the non-empty blocks lets a window skip empty blocks. If no block is free, all pages are
-//! repacked, about once in n moves.
+//! Pages are stored in blocks, the oldest block first. A page that is moved to the top is appended to the newest block,
+//! and its old block becomes shorter. A Fenwick tree stores the numbers of pages and of remaining references of the
+//! blocks. It finds a position, or the nearest page with remaining references, in O(log n) steps. A linked list of the
+//! non-empty blocks lets a window skip empty blocks. If no block is free, all pages are repacked, about once in n
+//! moves.
 //!
 //! A distance is counted from the top, which has distance 0; an *index* is counted from the bottom.
 
-/// The number of pages of a full block. Removing a page moves a few hundred bytes.
+/// The number of pages in a full block. Removing a page moves a few hundred bytes.
 const BLOCK: usize = 128;
 
 /// Pages in the order of their last use, each with its remaining references.
@@ -16,11 +16,11 @@ const BLOCK: usize = 128;
 pub(super) struct Stack {
     pages: Vec<u32>,
     left: Vec<u32>,
-    /// The references of a page that are spread to the end of the sequence; 0: the references may be used up at
-    /// once.
+    /// The number of each page's references that are spread over the whole sequence; 0: the references may be used
+    /// without a limit on their rate.
     paced: Vec<u32>,
     lengths: Vec<u32>,
-    /// For each block, its number of pages and of their remaining references.
+    /// For each block, its number of pages and the number of their remaining references.
     sums: Fenwick,
     /// For each non-empty block, the next newer block and the next older block.
     newer: Vec<u32>,
@@ -30,11 +30,11 @@ pub(super) struct Stack {
     len: usize,
 }
 
-/// A page that [`Stack::take`] chose.
+/// A page that [`Stack::take`] has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) page: u32,
-    /// Its distance from the top before it was moved there.
+    /// The page's distance from the top before it was moved to the top.
     pub(super) distance: usize,
 }
 
@@ -48,7 +48,8 @@ pub(super) struct Weighing {
 }
 
 impl Weighing {
-    /// The weight of a page with `left` remaining references, where `paced` references are spread to the end.
+    /// Returns the weight of a page with `left` remaining references, of which `paced` were spread over the whole
+    /// sequence.
     #[inline]
     fn weight(self, left: u32, paced: u32) -> u32 {
         let least = ((u64::from(paced) * u64::from(self.ahead)) >> 32) as u32;
@@ -59,7 +60,7 @@ impl Weighing {
     }
 }
 
-/// The position of a page in the blocks.
+/// The position of a page: its block, and its index in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     block: usize,
@@ -69,7 +70,7 @@ struct Place {
 const NONE: u32 = u32::MAX;
 
 impl Stack {
-    /// A stack of pages with their references and their paced references, from the bottom up.
+    /// Creates a stack of pages with their references and their paced references, in order from the bottom to the top.
     pub(super) fn new(pages: Vec<u32>, left: Vec<u32>, paced: Vec<u32>) -> Stack {
         assert_eq!(
             pages.len(),
@@ -96,17 +97,19 @@ impl Stack {
         stack
     }
 
-    /// The number of pages.
+    /// Returns the number of pages.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Chooses a page at most `window` positions from `distance`, counts one of its references and moves it to
-    /// the top. `uniform` is a draw from [0, 1). The probability of a page is in proportion to its weight. If
-    /// all weights in the window are 0, the probability is in proportion to the remaining references. If the
-    /// window has no remaining references, the nearest page that has some is chosen; of two such pages, the one
-    /// nearer to the top. Returns `None` if no page has remaining references.
+    /// Chooses a page at most `window` positions from `distance`, counts one of its references and moves it to the top.
+    /// `uniform` is a random number from [0, 1).
+    ///
+    /// The probability of a page is in proportion to its weight. If all weights in the window are 0, the probability is
+    /// in proportion to the remaining references. If the window has no remaining references, the nearest page with
+    /// remaining references is chosen; of two such pages, the page nearer to the top. Returns `None` if no page has
+    /// remaining references.
     pub(super) fn take(
         &mut self,
         distance: usize,
@@ -130,7 +133,7 @@ impl Stack {
         let (place, index) = match sum {
             0 => self.nearest(start, centre)?,
             _ => {
-                // `uniform` is below 1, but the product may still round up to the sum.
+                // `uniform` is below 1, but rounding may make the product equal to the sum.
                 let point = ((uniform * sum as f64) as u64).min(sum - 1);
                 self.choose(start, low, weighing, point)
             }
@@ -148,7 +151,7 @@ impl Stack {
         self.put_on_top(page, left, 0);
     }
 
-    /// The position of an index.
+    /// Returns the position of an index.
     fn place(&self, index: usize) -> Place {
         let (block, before) = self.sums.find(PAGES, index as u64);
         Place {
@@ -163,7 +166,7 @@ impl Stack {
         start..end.min(start + most)
     }
 
-    /// Sum of the weights of `count` pages from `place` towards the top.
+    /// Sums the weights of `count` pages from `place` towards the top.
     fn sum(&self, mut place: Place, mut count: usize, weighing: Weighing) -> u64 {
         let mut sum = 0;
         loop {
@@ -181,8 +184,8 @@ impl Stack {
         }
     }
 
-    /// The position and the index of the page with the `point`-th unit of weight, counted from the page at
-    /// `place`, whose index is `index`.
+    /// Returns the position and the index of the page that has unit number `point` of the weight. Units are counted
+    /// from the page at `place`, whose index is `index`.
     fn choose(
         &self,
         mut place: Place,
@@ -215,8 +218,8 @@ impl Stack {
         }
     }
 
-    /// The page with remaining references that is nearest to the index `centre`, if no page of the window from
-    /// `start` on has remaining references.
+    /// Returns the page with remaining references that is nearest to the index `centre`, if no page of the window that
+    /// begins at `start` has remaining references.
     fn nearest(&self, start: Place, centre: usize) -> Option<(Place, usize)> {
         let total = self.sums.total(LEFT);
         let first = start.block * BLOCK;
@@ -233,7 +236,7 @@ impl Stack {
         }
     }
 
-    /// The position and the index of the page with the `point`-th of all remaining references.
+    /// Returns the position and the index of the page that has unit number `point` of all remaining references.
     fn holder(&self, point: u64) -> (Place, usize) {
         let (block, before) = self.sums.find(LEFT, point);
         let index = self.sums.before(PAGES, block) as usize;
@@ -301,7 +304,7 @@ impl Stack {
         if self.newest + 1 == self.lengths.len() {
             self.pack();
         }
-        // A new block is also needed after packing, because the newest block may be full.
+        // A new block is also needed after packing if the newest block is full.
         if self.lengths[self.newest] as usize == BLOCK {
             let (old, new) = (self.newest, self.newest + 1);
             self.newer[old] = new as u32;
@@ -310,7 +313,7 @@ impl Stack {
         }
     }
 
-    /// Moves all pages to the first blocks, except the one that is being moved to the top.
+    /// Moves all pages to the first blocks, except for the page that is being moved to the top.
     fn pack(&mut self) {
         let mut end = 0;
         for block in 0..self.lengths.len() {
@@ -352,19 +355,19 @@ impl Stack {
     }
 }
 
-/// The pair that [`Fenwick`] sums in [`Stack`]: pages, and remaining references.
+/// The indexes into the pair that [`Fenwick`] sums in [`Stack`]: pages, and remaining references.
 const PAGES: usize = 0;
 const LEFT: usize = 1;
 
-/// Prefix sums over a changing list of pairs of numbers (P. Fenwick, "A new data structure for cumulative
-/// frequency tables", Software: Practice and Experience 24, 1994). The two numbers of a pair change together,
-/// so one walk through the tree's memory updates both.
+/// Prefix sums over a changing list of pairs of numbers (P. Fenwick, "A new data structure for cumulative frequency
+/// tables", Software: Practice and Experience 24, 1994). The two numbers of a pair change together, so one traversal of
+/// the tree updates both.
 #[derive(Debug, Default)]
 struct Fenwick {
-    /// Entry n (from 1) is the sum of the lowest-bit-of-n pairs that end with pair n - 1.
+    /// Entry n (from 1) is the sum of the last k pairs up to pair n - 1, where k is the lowest set bit of n.
     sums: Vec<[u64; 2]>,
     total: [u64; 2],
-    /// The largest power of two that is at most the number of pairs.
+    /// The largest power of two that does not exceed the number of pairs.
     top: usize,
 }
 
@@ -404,7 +407,7 @@ impl Fenwick {
         }
     }
 
-    /// The sum of the pairs before `place`.
+    /// Returns the sum of the pairs before `place`.
     fn before(&self, which: usize, place: usize) -> u64 {
         let (mut n, mut sum) = (place, 0);
         while n > 0 {
@@ -414,8 +417,8 @@ impl Fenwick {
         sum
     }
 
-    /// The index of the pair that contains unit `point` (from 0) of the total, and the sum before it. `point` is below
-    /// the total.
+    /// Returns the index of the pair that contains unit `point` (from 0) of the total, and the sum of the pairs before
+    /// it. `point` is below the total.
     fn find(&self, which: usize, point: u64) -> (usize, u64) {
         let (mut place, mut sum, mut step) = (0, 0, self.top);
         while step > 0 {
@@ -444,7 +447,7 @@ mod tests {
 
     use super::*;
 
-    /// A reference implementation by a vector, with the top last.
+    /// A reference implementation with a vector; the last element is the top.
     struct Plain(Vec<(u32, u32, u32)>);
 
     impl Plain {
@@ -498,7 +501,7 @@ mod tests {
                 .map(|page| (seed.draw(u64::from(page)) % references) as u32)
                 .collect();
             let total: u64 = left.iter().map(|&left| u64::from(left)).sum();
-            // Every other page is paced.
+            // Every second page is paced.
             let paced: Vec<u32> = (0..)
                 .zip(&left)
                 .map(|(page, &left)| left * (page % 2))
@@ -511,7 +514,7 @@ mod tests {
             let mut stack = Stack::new((0..pages).collect(), left, paced);
             let steps = seed.stream("steps");
             for step in 0..total {
-                // Mostly near the top, sometimes at any distance, sometimes beyond the end.
+                // The distance is mostly short, sometimes of any length, sometimes beyond the end.
                 let far = libm::pow(steps.uniform(2 * step), 4.0) * 1.1;
                 let distance = (far * f64::from(pages)) as usize;
                 let uniform = steps.uniform(2 * step + 1);

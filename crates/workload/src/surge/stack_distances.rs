@@ -11,12 +11,13 @@ pub struct StackDistances {
 }
 
 impl StackDistances {
-    /// The number of distances.
+    /// Returns the number of distances.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The smallest distance that a share `p` of all distances does not exceed; `None` if there are no distances.
+    /// Returns the smallest distance that at least the share `p` of all distances does not exceed; `None` if there are
+    /// no distances.
     pub fn quantile(&self, p: f64) -> Option<u64> {
         let total = self.total();
         let mut sum = 0;
@@ -26,7 +27,7 @@ impl StackDistances {
         })
     }
 
-    /// The share of requests that miss in an LRU cache of `pages` pages, including the first request of each
+    /// Returns the share of requests that miss in an LRU cache of `pages` pages, including the first request of each
     /// page; 0 if there are no requests.
     pub fn miss_ratio(&self, pages: u64) -> f64 {
         let kept = usize::try_from(pages).map_or(self.counts.len(), |n| n.min(self.counts.len()));
@@ -37,7 +38,7 @@ impl StackDistances {
         }
     }
 
-    /// Removes the counts of distances beyond the largest distance that occurred.
+    /// Removes the counts of distances above the largest distance that occurred.
     pub(super) fn trim(&mut self) {
         let farthest = self.counts.iter().rposition(|&count| count > 0);
         self.counts.truncate(farthest.map_or(0, |last| last + 1));

@@ -5,10 +5,10 @@ use crate::distribution::Law;
 use super::parameters::LocalitySetting;
 use super::stack_distances::StackDistances;
 
-/// The known points of the stack distances that the original program realised with 5000 files in 3100 pages and
-/// 452 279 requests: a number of pages, and the share of distances below it. The quartiles are 7, 38 and 226;
-/// 4.6 % are 0. LRU caches of 100 and 1000 pages miss 36.8 % and 7.7 % of the requests, including the first
-/// requests of pages (1.1 %).
+/// Known points of the stack distances in the original program's output, with 5000 files in 3100 pages and 452 279
+/// requests. A point has a number of pages, and the share of distances below this number. The quartiles are 7, 38 and
+/// 226; 4.6 % of the distances are 0. LRU caches of 100 and 1000 pages miss 36.8 % and 7.7 % of the requests, including
+/// the first requests of pages (1.1 %).
 const ORIGINAL: [(f64, f64); 7] = [
     (1.0, 0.046),
     (8.0, 0.25),
@@ -31,19 +31,19 @@ pub(super) struct Target {
 /// The deviation of distances from their target in both directions, as one-sided Kolmogorov-Smirnov distances.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Signed {
-    /// The deviation towards shorter distances: caches hit more often than with the target.
+    /// The deviation towards shorter distances: the hit ratio of caches is larger than with the target.
     pub(super) shorter: f64,
     /// The deviation towards longer distances.
     pub(super) longer: f64,
 }
 
 impl Signed {
-    /// The larger of the two deviations.
+    /// Returns the larger of the two deviations.
     pub(super) fn size(self) -> f64 {
         self.shorter.max(self.longer)
     }
 
-    /// The larger of the two deviations, positive if distances are too short.
+    /// Returns the larger of the two deviations; the sign is positive if distances are too short.
     pub(super) fn value(self) -> f64 {
         match self.shorter >= self.longer {
             true => self.shorter,
@@ -53,7 +53,7 @@ impl Signed {
 }
 
 impl Target {
-    /// The target of distances below `reach`.
+    /// Creates the target of distances below `reach`.
     pub(super) fn new(setting: LocalitySetting, law: Law, reach: f64) -> Target {
         Target {
             setting,
@@ -62,7 +62,7 @@ impl Target {
         }
     }
 
-    /// The share of distances below `x`.
+    /// Returns the share of distances below `x`.
     fn below(&self, x: f64) -> f64 {
         let whole = |x: f64| match self.setting {
             LocalitySetting::Law => self.law.cdf(x),
@@ -74,7 +74,7 @@ impl Target {
         whole(x) / whole(self.reach)
     }
 
-    /// The smallest distance that a share `p` of all distances does not exceed.
+    /// Returns the smallest distance that at least the share `p` of all distances does not exceed.
     pub(super) fn quantile(&self, p: f64) -> f64 {
         let (mut low, mut high) = (0u64, self.reach as u64);
         while low < high {
@@ -87,8 +87,8 @@ impl Target {
         low as f64
     }
 
-    /// The deviation of distances from this target: over all distances for the law, at the known points for the
-    /// original program's output.
+    /// Computes the deviation of distances from this target. For the published law it is over all distances; for the
+    /// original program's output it is at the known points.
     pub(super) fn distance(&self, distances: &StackDistances) -> Signed {
         let total = distances.total().max(1) as f64;
         let mut signed = Signed::default();
@@ -107,7 +107,7 @@ impl Target {
     }
 }
 
-/// The share of the original program's distances below `x`, interpolated between the known points by the
+/// Returns the share of the original program's distances below `x`, interpolated between the known points by the
 /// logarithm of the distance.
 fn original_below(x: f64) -> f64 {
     let after = ORIGINAL.iter().position(|&(place, _)| x < place);

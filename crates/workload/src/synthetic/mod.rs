@@ -1,8 +1,7 @@
 //! Synthetic content: files of an exact size with valid bytes of their type.
 //!
-//! A site of a million files and twenty gigabytes must fit into memory. A file's bytes are therefore
-//! composed of slices of a few shared pools, and take some hundred bytes of memory regardless of its size.
-//! The bytes are:
+//! A site of a million files and 20 GB must fit into memory. A file's bytes are therefore slices of a few shared pools,
+//! and take a few hundred bytes of memory regardless of the file's size. The bytes are:
 //!
 //! | type | bytes |
 //! |---|---|
@@ -10,12 +9,12 @@
 //! | GIF, PNG, JPEG, WebP | images that decode, of noise that no coding compresses |
 //! | any other type, including fonts and archives | noise |
 //!
-//! Images are small pictures. Their other bytes are in parts of the format that hold no pixels (comments,
-//! private chunks). The bytes of an image smaller than [`smallest`] are noise.
+//! Images are small pictures. Their other bytes are in parts of the format without pixels (comments, private chunks).
+//! The bytes of an image smaller than [`smallest`] are noise.
 //!
-//! The same specifications and seed give the same bytes on every machine. The stated ratio is for DEFLATE
-//! with its window of 32 KiB. A coding with a window of a megabyte or more compresses files longer than a
-//! pool further, because it detects that the pool repeats.
+//! The same specifications and seed give the same bytes on every machine. The stated ratio is for DEFLATE with its
+//! window of 32 KiB. A coding with a window of 1 MB or more further compresses files longer than a pool, because it
+//! detects that the pool repeats.
 
 mod image;
 mod pool;
@@ -31,32 +30,31 @@ use image::{Gifs, Jpegs, WebPs};
 pub(crate) use image::{Pngs, mng};
 use text::{Language, Texts};
 
-/// The default fraction to which DEFLATE reduces a text: about that of HTML, style sheets and scripts on
-/// the Web.
+/// The default fraction to which DEFLATE reduces a text: about the value for HTML, style sheets and scripts on the Web.
 pub const TEXT_RATIO: f64 = 0.30;
 
 /// 1 January 2025, 00:00:00 GMT, in seconds since the Unix epoch: the date of every file.
 const LAST_MODIFIED: u64 = 1_735_689_600;
 /// Bytes of the pool of noise.
 const NOISE: usize = 1 << 20;
-/// Files up to this size are stored as a single block of memory.
+/// Files up to this number of bytes are stored in a single block of memory.
 const WHOLE: u64 = 256;
 
 /// A file to be generated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSpec {
-    /// The path component of its URI, as required by [`File::path`].
+    /// The path of the file, as required by [`File::path`].
     pub path: String,
-    /// Its media type; it determines the kind of bytes.
+    /// The media type of the file; it determines the kind of bytes.
     pub content_type: &'static str,
-    /// Its size in bytes.
+    /// The size of the file in bytes.
     pub size: u64,
 }
 
-/// The files of these specifications, in their order, without references between them.
+/// Generates the files of these specifications, in the same order, without references between them.
 ///
-/// `ratio` is the fraction to which DEFLATE reduces a text. Texts of 20 kB and more meet it within 0.02,
-/// for ratios from 0.02 to 0.60; in shorter texts the coding's own header takes a larger share.
+/// `ratio` is the fraction to which DEFLATE reduces a text. Texts of 20 kB and more meet it within 0.02, for ratios
+/// from 0.02 to 0.60. In shorter texts the header of the coding takes a larger share.
 pub fn files(specs: impl IntoIterator<Item = FileSpec>, ratio: f64, seed: Seed) -> Vec<File> {
     let maker = Maker::new(ratio, seed);
     specs
@@ -69,15 +67,15 @@ pub fn files(specs: impl IntoIterator<Item = FileSpec>, ratio: f64, seed: Seed) 
         .collect()
 }
 
-/// A site of these files and pages. The files are as in [`files`]. In addition, if a file refers to other
-/// files of a page ([`Page::named_by`]), it contains these references if its type permits: HTML to any
-/// type, style sheets to fonts and images, scripts and SVG to images.
+/// Generates a site of these files and pages. The files are as in [`files`]. In addition, if a file refers to other
+/// files of a page ([`Page::named_by`]), it contains these references if its type permits: HTML to any type, style
+/// sheets to fonts and images, scripts and SVG to images.
 ///
-/// References are written in document order. A reference that does not fit into the file's size, besides
-/// the beginning and end that its type requires, is left out; the file to which it refers is still part of
-/// the page.
+/// References are written in document order. A reference that does not fit into the file is omitted; the file to which
+/// it refers is still part of the page.
 ///
 /// # Panics
+///
 /// If a page contains a file that does not exist.
 pub fn site(
     name: impl Into<String>,
@@ -111,7 +109,7 @@ pub fn site(
     }
 }
 
-/// The size of the smallest valid file of this type; 0 if any size is valid.
+/// Returns the size of the smallest valid file of this type; 0 if any size is valid.
 pub fn smallest(content_type: &str) -> u64 {
     match content_type {
         "image/gif" => image::SMALLEST_GIF,
@@ -122,8 +120,8 @@ pub fn smallest(content_type: &str) -> u64 {
     }
 }
 
-/// The media type of a path's extension; `application/octet-stream` for an unknown extension, `text/html`
-/// if the path has no extension.
+/// Returns the media type for a path's extension: `application/octet-stream` for an unknown extension, `text/html` if
+/// the path has no extension.
 pub fn type_of(path: &str) -> &'static str {
     let path = path.split(['?', '#']).next().unwrap_or_default();
     let name = path.rsplit('/').next().unwrap_or_default();
@@ -165,7 +163,7 @@ fn file(spec: FileSpec, body: Body) -> File {
     }
 }
 
-/// Pairs of files: the file that refers, and the file to which it refers. Sorted by the referring file.
+/// Pairs of files, sorted by the first: the referring file, and the file to which it refers.
 struct References(Vec<(FileId, FileId)>);
 
 impl References {
@@ -178,7 +176,7 @@ impl References {
                 references.push((by, named));
             }
         }
-        // Stable sort: references of a file stay in document order.
+        // The sort is stable, so references of a file remain in document order.
         references.sort_by_key(|&(by, _)| by);
         references.dedup();
         References(references)
@@ -265,7 +263,7 @@ impl Maker {
                 let jpegs = self.jpegs.get_or_init(|| Jpegs::new(seed));
                 jpegs.make(index, size)
             }
-            // The format has a 32-bit length.
+            // The length in the file header has 32 bits.
             "image/webp" if is_image && size < u64::from(u32::MAX) => {
                 let webps = self.webps.get_or_init(|| WebPs::new(seed, self.noise()));
                 webps.make(index, size)

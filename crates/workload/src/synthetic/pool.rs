@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fathometer_model::{Seed, SharedSlice};
 
-/// Appends `length` bytes of `pool` from `start` on, continuing at the beginning of the pool after its end.
+/// Appends `length` bytes of `pool` from `start` on; after the end of the pool, continues at its beginning.
 pub(super) fn append_cyclic(
     stretches: &mut Vec<SharedSlice>,
     pool: &Arc<[u8]>,
@@ -22,18 +22,18 @@ pub(super) fn append_cyclic(
     }
 }
 
-/// Noise in blocks of equal length, each preceded by a header with its length, as the comment formats of
-/// images require. Any run of whole blocks is one slice.
+/// Noise in blocks of equal length, each preceded by a header with its length, as image formats require for comments.
+/// Any number of consecutive blocks is one slice.
 pub(super) struct Framed {
-    /// The blocks, each with its frame.
+    /// The blocks, each with its header.
     pub bytes: Arc<[u8]>,
-    /// Bytes of a block, including its frame.
+    /// Bytes of a block, including its header.
     pub block: usize,
     blocks: usize,
 }
 
 impl Framed {
-    /// `blocks` blocks, each the result of `frame` for `payload` bytes of noise.
+    /// Creates `blocks` blocks, each the result of `frame` for `payload` bytes of noise.
     pub fn new(
         seed: Seed,
         blocks: usize,
@@ -52,12 +52,12 @@ impl Framed {
         }
     }
 
-    /// The block selected by a random number.
+    /// Returns the block selected by a random number.
     pub fn choose(&self, random: u64) -> usize {
         (random % self.blocks as u64) as usize
     }
 
-    /// The start of a block in `bytes`.
+    /// Returns the start of a block in `bytes`.
     pub fn start(&self, block: usize) -> usize {
         block % self.blocks * self.block
     }

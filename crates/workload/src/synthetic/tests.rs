@@ -17,7 +17,7 @@ fn spec(content_type: &'static str, size: u64) -> FileSpec {
     }
 }
 
-/// Width and height, once the whole image was decoded.
+/// Decodes the whole image and returns its width and height.
 fn decode(content_type: &str, file: &[u8]) -> Result<(u32, u32), String> {
     match content_type {
         "image/gif" => {
@@ -40,7 +40,7 @@ fn decode(content_type: &str, file: &[u8]) -> Result<(u32, u32), String> {
             let mut reader = decoder.read_info().map_err(|e| e.to_string())?;
             let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
             let info = reader.next_frame(&mut pixels).map_err(|e| e.to_string())?;
-            // Reads every chunk to the end, and checks their CRCs.
+            // Reads every chunk to the end, and checks the CRCs of the chunks.
             reader.finish().map_err(|e| e.to_string())?;
             Ok((info.width, info.height))
         }
@@ -65,7 +65,7 @@ fn decode(content_type: &str, file: &[u8]) -> Result<(u32, u32), String> {
 fn images_decode_at_every_size_from_the_smallest() {
     for content_type in IMAGES {
         let first = smallest(content_type);
-        // Every remainder of the padding's blocks, and sizes around the ends of the larger blocks.
+        // Every remainder modulo the block size of the padding, and sizes near the ends of the larger blocks.
         let sizes = (first..first + 900)
             .chain(65_400..65_900)
             .chain(131_000..131_400)
@@ -75,7 +75,7 @@ fn images_decode_at_every_size_from_the_smallest() {
             let bytes = file.body.bytes();
             assert_eq!(format!("/{}", bytes.len()), file.path);
             let decoded = decode(content_type, &bytes);
-            let size = decoded.map_err(|e| format!("{content_type} of {}: {e}", bytes.len()));
+            let size = decoded.map_err(|e| format!("{content_type} of {} B: {e}", bytes.len()));
             let (width, height) = size.unwrap();
             assert!(width >= 1 && height >= 1);
         }
@@ -101,7 +101,10 @@ fn no_coding_makes_images_and_noise_smaller() {
         for size in [5_000, 200_000, 3_000_000] {
             let file = &files([spec(content_type, size)], TEXT_RATIO, SEED)[0];
             let coded = encode(ContentCoding::Gzip, &file.body.bytes()).len() as f64;
-            assert!(coded > 0.97 * size as f64, "{content_type} {size}: {coded}");
+            assert!(
+                coded > 0.97 * size as f64,
+                "{content_type} of {size} B compresses to {coded} B"
+            );
         }
     }
 }
@@ -124,7 +127,7 @@ fn files_of_one_size_and_type_differ() {
     }
 }
 
-/// FNV-1a of 64 bits.
+/// Computes the 64-bit FNV-1a hash of the files.
 fn hash(files: &[File]) -> u64 {
     files
         .iter()

@@ -1,9 +1,8 @@
 //! Text of an exact size that DEFLATE reduces to a stated fraction.
 //!
-//! A text is a series of 64-byte records from a pool, between a head and an end that belong to the file.
-//! Each record is a statement of its language around a payload. The payload is either random letters, which
-//! compress to three quarters, or a fixed piece of prose, which compresses to almost nothing. The share of
-//! random letters sets the ratio.
+//! A text is a series of 64-byte records from a pool, between a head and an end that differ between files. Each record
+//! is a statement in the text's language with a payload. The payload is either random letters, which compress to three
+//! quarters, or a fixed piece of prose, which compresses to almost nothing. The share of random letters sets the ratio.
 
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ use crate::content::English;
 
 /// Bytes of a record.
 const RECORD: usize = 64;
-/// Records of a pool: eight windows of DEFLATE, so that DEFLATE cannot use the repetition when the pool
-/// starts again.
+/// The number of records in a pool. The pool has the size of eight DEFLATE windows, so DEFLATE cannot use the
+/// repetition when the pool starts again.
 const RECORDS: usize = 4096;
 /// The minimum number of random bytes at a text's end, so that texts of equal size differ.
 const OWN: usize = 12;
@@ -38,7 +37,7 @@ struct Grammar {
     head: &'static str,
     /// The parts before and after a record's payload.
     record: (&'static str, &'static str),
-    /// The parts before and after the file's own end; the second part ends the file.
+    /// The parts before and after the file's random end; the second part ends the file.
     end: (&'static str, &'static str),
     /// The parts before and after the content of a file that is too short for the other parts.
     short: (&'static str, &'static str),
@@ -90,7 +89,7 @@ impl Language {
         }
     }
 
-    /// The name of the language's stream of random numbers.
+    /// Returns the name of the language's stream of random numbers.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Language::Plain => "plain",
@@ -102,7 +101,7 @@ impl Language {
         }
     }
 
-    /// The fraction to which DEFLATE reduces records of random letters: the largest possible ratio.
+    /// Returns the fraction to which DEFLATE reduces records of random letters, which is the largest possible ratio.
     const fn incompressible(self) -> f64 {
         match self {
             Language::Plain => 0.758,
@@ -114,8 +113,8 @@ impl Language {
         }
     }
 
-    /// The statement that makes a client fetch `path`, a file of `content_type`. `None` if the language has
-    /// no such statement.
+    /// Returns the statement that makes a client fetch `path`, a file of `content_type`. `None` if the language has no
+    /// such statement.
     fn reference(self, path: &str, content_type: &str) -> Option<String> {
         let family = content_type.split('/').next().unwrap_or_default();
         match (self, family, content_type) {
@@ -154,7 +153,7 @@ pub(super) struct Texts {
 }
 
 impl Texts {
-    /// A generator of texts that DEFLATE reduces to about `ratio`.
+    /// Creates a generator of texts that DEFLATE reduces to about `ratio`.
     pub fn new(language: Language, seed: Seed, ratio: f64) -> Texts {
         Texts {
             language,
@@ -163,7 +162,7 @@ impl Texts {
         }
     }
 
-    /// The `index`-th text, of `size` bytes. It contains references to `named` (path and type) in this
+    /// Generates text number `index`, with `size` bytes. It contains references to `named` (path and type) in this
     /// order, until it is full.
     pub fn make<'a>(
         &self,
@@ -194,7 +193,7 @@ impl Texts {
         let head = frame.len();
         frame.extend_from_slice(grammar.end.0.as_bytes());
         frame.extend(letters(own, OWN));
-        // The line continues as the pool's lines do, so that short files keep the ratio.
+        // The line continues like the pool's lines, so that short files have the same ratio.
         let line = own.draw(1) as usize % RECORDS * RECORD + grammar.record.0.len();
         let payload = payload_length(self.language);
         let words = self.pool[line..line + payload].iter().cycle();
@@ -209,11 +208,11 @@ impl Texts {
         Body::composed(stretches)
     }
 
-    /// A text that is too short for a head and an end.
+    /// Generates a text that is too short for a head and an end.
     fn short(&self, own: Seed, size: usize) -> Vec<u8> {
         let (before, after) = self.language.grammar().short;
         let Some(room) = size.checked_sub(before.len() + after.len()) else {
-            // Blanks have no meaning in style sheets and scripts; 0 is a JSON text.
+            // Spaces have no meaning in style sheets and scripts; 0 is a valid JSON text.
             let filler = match self.language {
                 Language::Json => b'0',
                 _ => b' ',
@@ -236,7 +235,7 @@ fn payload_length(language: Language) -> usize {
     RECORD - before.len() - after.len()
 }
 
-/// The records; the share of random letters among them sets `ratio`.
+/// Generates the records; the share of random letters in them sets `ratio`.
 fn pool(language: Language, seed: Seed, ratio: f64) -> Vec<u8> {
     let (before, after) = language.grammar().record;
     let payload = payload_length(language);
@@ -246,8 +245,8 @@ fn pool(language: Language, seed: Seed, ratio: f64) -> Vec<u8> {
     let mut pool = Vec::with_capacity(RECORD * RECORDS);
     for record in 0..RECORDS {
         pool.extend_from_slice(before.as_bytes());
-        // The random records are spread as evenly as possible, so that a short text has the same share of
-        // them as a long text.
+        // The random records are spread as evenly as possible, so that short and long texts have the same share of
+        // them.
         if (record + 1) * share / RECORDS > record * share / RECORDS {
             pool.extend(letters(letters_seed.child(record as u64), payload));
         } else {
@@ -258,11 +257,10 @@ fn pool(language: Language, seed: Seed, ratio: f64) -> Vec<u8> {
     pool
 }
 
-/// The number of records of a pool that are random letters, for this ratio.
+/// Returns the number of records in a pool that are random letters, for this ratio.
 ///
-/// The number is interpolated between three measured points: no record, one in sixteen, all. The
-/// measurement is not repeated at run time, because compressors differ between processors, whereas the
-/// texts must be the same.
+/// The number is interpolated between three measured points: no records, one in sixteen, all. The measurement is not
+/// repeated at run time, because compressors differ between processors, whereas the texts must be the same.
 fn share_of_letters(language: Language, ratio: f64) -> usize {
     const FEW: f64 = 1.0 / 16.0;
     let (none, few, all) = (0.012, 0.057, language.incompressible());
@@ -274,10 +272,10 @@ fn share_of_letters(language: Language, ratio: f64) -> usize {
     (share.clamp(0.0, 1.0) * RECORDS as f64).round() as usize
 }
 
-/// Random letters: 6 bits each.
+/// Generates random letters, each from 6 bits.
 fn letters(seed: Seed, length: usize) -> impl Iterator<Item = u8> {
     (0..length).map(move |n| {
-        // A draw gives ten letters.
+        // One random number gives ten letters.
         let bits = seed.draw(n as u64 / 10) >> (6 * (n % 10));
         LETTERS[(bits & 63) as usize]
     })
@@ -331,7 +329,7 @@ mod tests {
                         let got = ratio_of(&texts.make(index, size, []));
                         assert!(
                             (asked - below..asked + above).contains(&got),
-                            "{language:?}: asked {asked}, got {got} at {size} B"
+                            "{language:?}: wanted ratio {asked}, got {got}, for {size} B"
                         );
                     }
                 }

@@ -1,10 +1,10 @@
 //! A present-day page: the median home page on a desktop in July 2025, according to the HTTP Archive
 //! (`workloads/modern_page.csv`).
 //!
-//! Its totals are the published medians: 2862 KB in 80 requests, with separate medians for HTML, style sheets,
-//! fonts, scripts and images. Medians of parts do not sum to the median of the whole. The difference is
-//! assigned to JSON texts that scripts request, so that the parts and the whole both match the published
-//! values. Sizes within a type follow the published percentiles of that type's files.
+//! Its totals are the published medians: 2862 KB in 80 requests, with separate medians for HTML, style sheets, fonts,
+//! scripts and images. The medians of the types do not sum to the median of the total. The difference is assigned to
+//! JSON texts that scripts request, so that the types and the total match the published values. Sizes within a type
+//! follow the published percentiles of that type's files.
 //!
 //! The dependency graph: the HTML refers to style sheets, scripts, frames and the first half of the images;
 //! style sheets refer to the fonts; scripts refer to the other images and to the JSON texts.
@@ -14,14 +14,14 @@ use crate::plan::TargetId;
 use crate::workload::Workload;
 
 const TABLE: &str = include_str!("../../../../workloads/modern_page.csv");
-/// The source of the rows that are used.
+/// The source of the used rows.
 const SOURCE: &str = "Web Almanac 2025 page-weight (July 2025 crawl)";
 /// Bytes per KB in the table.
 const KB: u64 = 1024;
-/// Minimum size of a file in bytes.
+/// The minimum size of a file in bytes.
 const SMALLEST: u64 = 160;
 
-/// The page, requested repeatedly.
+/// Creates the page, which is requested repeatedly.
 pub fn page() -> Workload {
     let bytes = |kind: &str| median(&format!("median_home_desktop.bytes.{kind}")) * KB;
     let count = |kind: &str| median(&format!("median_home.requests.{kind}")) as usize;
@@ -85,7 +85,7 @@ pub fn page() -> Workload {
     builder.one_page("today", &members, Some(&named_by))
 }
 
-/// A page's members, and their dependencies.
+/// The members of a page, and their dependencies.
 #[derive(Default)]
 struct Graph {
     builder: Builder,
@@ -94,7 +94,7 @@ struct Graph {
 }
 
 impl Graph {
-    /// Adds a file to which the member at `by` refers. Returns its index.
+    /// Adds a file to which the member with index `by` refers. Returns the index of the file.
     fn add(&mut self, path: &str, content_type: &'static str, size: u64, by: u16) -> u16 {
         self.members
             .push(self.builder.file(path, content_type, size));
@@ -102,7 +102,8 @@ impl Graph {
         self.named_by.len() as u16 - 1
     }
 
-    /// Adds files of one type, to which the members at `by` refer in turn. Returns their indexes.
+    /// Adds files of one type, to which the members with indexes `by` refer round-robin. Returns the indexes of the
+    /// files.
     fn add_all(
         &mut self,
         extension: &str,
@@ -123,13 +124,13 @@ impl Graph {
     }
 }
 
-/// `count` sizes that sum to `total` bytes, distributed according to the published percentiles of files of this
-/// kind, the largest first.
+/// Returns `count` sizes that sum to `total` bytes, the largest first. They are distributed according to the published
+/// percentiles for this kind of file.
 fn sizes(kind: &str, count: usize, total: u64) -> Vec<u64> {
     let metric = format!("file_size.{kind}.desktop");
     let mut points = vec![(0.0, 0.0)];
     points.extend(rows(&metric));
-    // No value is published beyond the 90th percentile; the maximum is assumed to be twice the 90th percentile.
+    // No value is published above the 90th percentile, so the maximum is assumed to be twice the 90th percentile.
     let largest = points.last().map_or(1.0, |&(_, size)| 2.0 * size);
     points.push((100.0, largest));
     let at = |percentile: f64| {
@@ -154,7 +155,7 @@ fn sizes(kind: &str, count: usize, total: u64) -> Vec<u64> {
     sizes
 }
 
-/// The median of a metric.
+/// Returns the median of a metric.
 fn median(metric: &str) -> u64 {
     rows(metric)
         .find(|&(percentile, _)| percentile == 50.0)

@@ -1,14 +1,14 @@
 //! WebStone file lists: pages, each a set of files, selected by weight.
 //!
-//! Two forms are accepted, and may be mixed. One page per line, as in WebStone 2.x:
+//! Two forms are accepted, and may be mixed. The first has one page per line, as in WebStone 2.x:
 //!
 //! ```text
 //! # path, weight, size
 //! /file500.html 350 #500
 //! ```
 //!
-//! and pages of several files in the style of 1.x: a line with the number of files and the weight, then one
-//! line per file. A line with a single number before all pages is the number of pages.
+//! The second has pages of several files, in the style of 1.x: a line with the number of files and the weight, then one
+//! line per file. If a line with a single number precedes all pages, it is the number of pages.
 //!
 //! ```text
 //! 2
@@ -20,9 +20,8 @@
 //! /about.html #2048
 //! ```
 //!
-//! A missing or non-positive weight counts as 1. `#` before a number is a size in bytes; before anything
-//! else it starts a comment. The layout of pages of several files was defined for this program, because the
-//! published descriptions do not define the syntax.
+//! A missing or non-positive weight counts as 1. `#` before a number is a size in bytes; before anything else it starts
+//! a comment. This program defines the syntax of pages of several files, because the published descriptions do not.
 
 mod sets;
 
@@ -35,7 +34,7 @@ use crate::synthetic::type_of;
 use crate::target::is_origin_form;
 use crate::workload::Workload;
 
-/// Parses a file list into a workload. A user requests page after page without a pause.
+/// Parses a file list into a workload. A user requests pages without pauses.
 pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
     let mut list = List::default();
     for (line, content) in text.lines().enumerate() {
@@ -48,13 +47,13 @@ pub fn parse(name: &str, text: &str) -> Result<Workload, Fault> {
 struct List {
     builder: Builder,
     weights: Vec<u64>,
-    /// The number of pages that the list declares, and the line of the declaration.
+    /// The number of pages that the list declares, and the line with this declaration.
     stated: Option<(usize, u64)>,
     /// The page whose files are being read.
     open: Option<OpenPage>,
 }
 
-/// A page of several files, not all of which have been read yet.
+/// A page of several files that is not yet read completely.
 struct OpenPage {
     line: usize,
     files: u64,
@@ -180,7 +179,7 @@ impl List {
     }
 }
 
-/// The words of a line before its size or comment, each with its offset, and the size.
+/// The words of a line before its size or comment, each with its byte offset, and the size.
 type Fields<'a> = (Vec<(usize, &'a str)>, Option<u64>);
 
 fn fields(content: &str) -> Result<Fields<'_>, (usize, String)> {
@@ -195,7 +194,7 @@ fn fields(content: &str) -> Result<Fields<'_>, (usize, String)> {
             return Ok((fields, None));
         }
         return match size.parse() {
-            // More than a petabyte is regarded as a typing error.
+            // A size above one petabyte is treated as a typing error.
             Ok(bytes @ 0..=1_000_000_000_000_000) => Ok((fields, Some(bytes))),
             _ => Err((
                 offset + 1,
@@ -217,7 +216,7 @@ fn parse_weight(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The path in a path or a URL.
+/// Returns the path in a path or a URL.
 fn path_of(text: &str) -> Option<&str> {
     let path = match text.strip_prefix("http://") {
         Some(rest) => rest.find('/').map_or("/", |slash| &rest[slash..]),

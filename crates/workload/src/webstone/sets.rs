@@ -13,7 +13,7 @@ const STANDARD: &str = "\
 /file5m.html 1 #5248000
 ";
 
-/// Sizes of almeida96's files in KiB, the number of files of each size, and the weight of each.
+/// The sizes in KiB of the files of Almeida et al., the number of files of each size, and the weight of each file.
 const ALMEIDA: &str = include_str!("../../../../workloads/almeida96_sizes.csv");
 
 /// WebStone's standard set: one file per page.
@@ -21,26 +21,25 @@ pub fn standard() -> Workload {
     super::parse("webstone", STANDARD).expect("the standard set is a file list")
 }
 
-/// Workload A of Almeida et al.: 18 files of 298 KB in total, 94 % of accesses to files below
-/// 50 KB.
+/// Creates workload A of Almeida et al.: 18 files of 298 KB in total; 94 % of accesses are to files below 50 KB.
 ///
-/// The paper prints these figures but not the files; the sizes here are chosen to satisfy them, except the
-/// printed mean of 15 KB, because 298 / 18 is 16.6. The paper does not say which files form a page, so each
-/// file is a page of its own.
+/// The paper states these figures but not the files, so the sizes here are chosen to match them. They cannot match the
+/// stated mean of 15 KB, because 298 / 18 is 16.6. The paper does not say which files form a page, so each file is a
+/// separate page.
 pub fn almeida_a() -> Workload {
     almeida("a", "almeida-a", 1.0)
 }
 
-/// Workload B of Almeida et al.: 180 files of 1 to 200 KB, 5 MB in total, all equally probable.
+/// Creates workload B of Almeida et al.: 180 files of 1 to 200 KB, 5 MB in total, all equally probable.
 ///
-/// As with [`almeida_a`], the sizes are chosen to satisfy the printed figures, except the printed mean of
-/// 27 KB: 5 MB / 180 is 28.4.
+/// As with [`almeida_a`], the sizes are chosen to match the stated figures, except for the stated mean of 27 KB: 5 MB /
+/// 180 is 28.4.
 pub fn almeida_b() -> Workload {
     almeida("b", "almeida-b", 1.0)
 }
 
-/// Workload B with a mean file size of 300 KB, which section 5.5 of the paper uses to load a disk: 180
-/// files, 54 000 KB in total. The paper prints only the mean; the sizes keep B's proportions.
+/// Creates workload B with a mean file size of 300 KB, which section 5.5 of the paper uses to load a disk: 180 files,
+/// 54 000 KB in total. The paper states only the mean; the ratios between the sizes are the same as in B.
 pub fn almeida_300k() -> Workload {
     let mean = almeida_b().statistics().mean;
     almeida("b", "almeida-300k", 300.0 * 1024.0 / mean)
@@ -57,7 +56,7 @@ fn almeida(letter: &str, name: &str, scale: f64) -> Workload {
         let number = |field: usize| -> u64 {
             fields[field]
                 .parse()
-                .expect("the table's numbers are numbers")
+                .expect("the table has numbers in this column")
         };
         for _ in 0..number(2) {
             let path = format!("/{letter}/file{:03}-{}k.html", weights.len(), number(1));
@@ -68,7 +67,7 @@ fn almeida(letter: &str, name: &str, scale: f64) -> Workload {
         }
     }
     builder.notes.push(
-        "file sizes are not in the paper; they were chosen to agree with its figures; every file is a page"
+        "file sizes are not in the paper; they were chosen to match its figures; every file is a page"
             .to_owned(),
     );
     let weights = Weights::new(weights).expect("the table has rows of each workload");

@@ -28,12 +28,12 @@ fn the_standard_set_weighs_what_it_should() {
     let workload = standard();
     let statistics = workload.statistics();
     assert_eq!((statistics.files, statistics.pages), (5, 5));
-    // (350·500 + 500·5125 + 140·51250 + 9·512500 + 5248000) / 1000
+    // The expected value is (350·500 + 500·5125 + 140·51250 + 9·512500 + 5248000) / 1000.
     assert_eq!(statistics.mean_request, Some(19_773.0));
     assert!((share(&workload, |size| size == 5125) - 0.5).abs() < 1e-12);
 }
 
-/// Table I of the paper.
+/// Checks the figures in table I of the paper.
 #[test]
 fn almeida_a_is_as_printed() {
     let workload = almeida_a();
@@ -43,7 +43,7 @@ fn almeida_a_is_as_printed() {
     assert!((share(&workload, |size| size < 50 * 1024) - 0.94).abs() < 1e-12);
 }
 
-/// Table I of the paper.
+/// Checks the figures in table I of the paper.
 #[test]
 fn almeida_b_is_as_printed() {
     let workload = almeida_b();
@@ -57,7 +57,7 @@ fn almeida_b_is_as_printed() {
     assert!((mean / 1024.0 - 28.44).abs() < 0.01, "{mean}");
 }
 
-/// Section 5.5 of the paper: an average file size of 300 Kbytes.
+/// Section 5.5 of the paper states an average file size of 300 Kbytes.
 #[test]
 fn almeida_300k_has_the_mean_of_the_paper() {
     let statistics = almeida_300k().statistics();

@@ -1,4 +1,4 @@
-//! Laws and workloads through the public interface, compared with the papers and with SciPy.
+//! Tests laws and workloads through the public interface, against the papers and SciPy.
 
 mod laws;
 #[expect(

@@ -1,4 +1,4 @@
-//! SURGE as published: the figures of the paper and of an original run, the laws of every stage, and the same
+//! Tests SURGE as published: the figures of the paper and of an original run, the laws of every stage, and the same
 //! workload on every machine.
 
 use fathometer_model::{Bytes, Seed};
@@ -10,10 +10,10 @@ use fathometer_workload::surge::{
 };
 
 fn made(parameters: &Parameters, seed: u64) -> Surge {
-    surge::plan(parameters, Seed(seed), &mut |_, _| ()).expect("the parameters are usable")
+    surge::plan(parameters, Seed(seed), &mut |_, _| ()).expect("the parameters are valid")
 }
 
-/// 5000 files and a million requests, for the first seeds: every stage is tested, and follows its law.
+/// Tests 5000 files and a million requests, for the first seeds: every stage is tested, and follows its law.
 #[test]
 fn every_stage_follows_its_law() {
     let mut judged = 0;
@@ -28,7 +28,7 @@ fn every_stage_follows_its_law() {
             }
         }
     }
-    // The seeds were not selected. Seven stages of each are tested at 0.001, which is 140 tests; two or more
+    // The seeds were not selected. Seven stages per seed are tested at level 0.001, which gives 140 tests; two or more
     // of them differ with probability 0.009.
     assert!(judged >= 140, "{judged} stages judged");
     assert!(differ.len() < 2, "{differ:#?}");
@@ -57,7 +57,7 @@ fn judged_as_they_should_be(surge: &Surge) {
         (exact.value, exact.criterion),
         (0.0, Criterion::AtMost(0.0))
     );
-    // Half of the most popular file's share, 11 % / 2, and slightly more.
+    // The bounds are half of the most popular file's share, 11 % / 2, and slightly more.
     for (name, least, most) in [
         ("request sizes", 0.060, 0.061),
         ("request sizes as requested", 0.060, 0.09),
@@ -74,8 +74,8 @@ fn judged_as_they_should_be(surge: &Surge) {
     }
 }
 
-/// The report rejects a sequence without locality: with a window as wide as the stack, distances do not follow
-/// their law, and pages follow each other at random.
+/// The report rejects a sequence without locality. With a window as wide as the stack, pages follow each other at
+/// random and distances do not follow their law.
 #[test]
 fn a_sequence_without_locality_does_not_pass() {
     let mut parameters = Parameters::barford98(5000, 1);
@@ -97,16 +97,17 @@ fn surge_has_the_figures_of_an_original_run() {
         let summary = surge.summary;
         assert_eq!(summary.references, 452_279);
         assert_eq!(surge.top_count, 50_000);
-        // The paper has 3.3 files per page and a median of 1, the original run 3.5; weighted by requests, 1.4
-        // to 1.9.
+        // The paper has 3.3 files per page and a median of 1; the original run has 3.5. Weighted by requests, the mean
+        // is 1.4 to 1.9.
         assert!((3.1..4.0).contains(&summary.files_a_page), "{summary:?}");
         assert_eq!(summary.median_files_a_page, 1);
         assert!(
             (1.35..2.0).contains(&summary.files_a_requested_page),
             "{summary:?}"
         );
-        // Stack distances: quartiles 7, 38, 226, 4.6 % at distance 0; LRU caches of 100 and 1000 pages miss
-        // 36.8 % and 7.7 %. Sites of this size differ by whether the most popular files are pages.
+        // The original's stack distances: quartiles 7, 38, 226, and 4.6 % at distance 0. LRU caches of 100 and 1000
+        // pages miss 36.8 % and 7.7 %. Sites of this size differ, depending on whether the most popular files are
+        // pages.
         let quartiles = [0.25, 0.5, 0.75].map(|p| surge.distances.quantile(p).unwrap());
         for (ours, (least, most)) in quartiles.into_iter().zip([(6, 10), (30, 55), (200, 290)]) {
             assert!((least..=most).contains(&ours), "{quartiles:?}");
@@ -127,7 +128,7 @@ fn surge_has_the_figures_of_an_original_run() {
     }
 }
 
-/// The share of requests for the immediately preceding page, in each twentieth of the sequence.
+/// Returns the share of requests for the same page as the previous request, in each twentieth of the sequence.
 fn repeats(surge: &Surge) -> Vec<f64> {
     let part = surge.sequence.len() / 20;
     let repeats = |pages: &[PageId]| pages.windows(2).filter(|pair| pair[0] == pair[1]).count();
@@ -138,9 +139,9 @@ fn repeats(surge: &Surge) -> Vec<f64> {
         .collect()
 }
 
-/// With ten requests per file, at the published size and at one with many pages: no part of the sequence
-/// degenerates into repeats, and all requests planned by popularity are made. Sizes and distances of the
-/// requests are near their laws, in both settings.
+/// Tests ten requests per file, at the published size and at a size with many pages. No part of the sequence
+/// degenerates into repeats, and all requests implied by popularity are sent. Sizes and distances of the requests are
+/// near their laws, in both settings.
 #[test]
 fn all_laws_hold_with_few_requests_for_a_file() {
     for (files, requests) in [(5000, 50_000), (20_000, 200_000)] {
@@ -162,7 +163,7 @@ fn all_laws_hold_with_few_requests_for_a_file() {
     }
 }
 
-/// The published law's quartiles are 9, 31 and 106 below 3100 pages; the sign shows the side of the
+/// The quartiles of the published law are 9, 31 and 106 below 3100 pages; the sign shows the direction of the
 /// deviation.
 #[test]
 fn the_other_setting_realises_the_published_law() {
@@ -184,7 +185,7 @@ fn the_other_setting_realises_the_published_law() {
     }
 }
 
-/// 2000 files: 38 to 43 MB, 19 to 22 KB each, median 2.7 to 2.8 KB. Single sites vary around these figures;
+/// Tests 2000 files: 38 to 43 MB, a mean of 19 to 22 KB, a median of 2.7 to 2.8 KB. Single sites vary more than this;
 /// their medians over 21 sites do not.
 #[test]
 fn the_papers_site_has_these_sizes() {
@@ -306,7 +307,7 @@ fn the_first_version_says_what_is_not_confirmed() {
     assert_eq!(surge.clone().into_plan().sessions.pages, None);
 }
 
-/// FNV-1a over all data that a load engine and a server receive.
+/// Computes an FNV-1a hash over all data that a load engine and a server receive.
 fn fingerprint(surge: &Surge) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut mix = |number: u64| {
@@ -378,7 +379,7 @@ fn a_plan_has_the_sequence_the_sessions_and_paths_that_fit_the_files() {
     for (target, single) in [(680, "/s/000000"), (999, "/s/000319")] {
         let (name, kind) = plan.targets[target].path.rsplit_once('.').unwrap();
         assert_eq!(name, single);
-        // The name shows from which part of its law the size comes, wherever matching moved it.
+        // The name shows the part of the law from which the size was drawn, even if matching moved the size.
         assert_eq!(kind, ["html", "pdf"][usize::from(sizes[target].part)]);
     }
     for ((target, file), about) in plan.targets.iter().zip(&site.files).zip(&sizes) {
@@ -386,7 +387,7 @@ fn a_plan_has_the_sequence_the_sessions_and_paths_that_fit_the_files() {
         assert_eq!(target.size, Some(about.size));
         assert_eq!(file.body.len(), about.size);
     }
-    // A base file with enough room refers to all its embedded files.
+    // A base file with enough space refers to all its embedded files.
     let roomy = site
         .pages
         .iter()
@@ -409,7 +410,7 @@ fn invalid_parameters_are_refused() {
     };
     assert_eq!(
         refused(&|p| p.files = 0),
-        "0 files are too few: at least one must be a page"
+        "too few files (0): at least one must be a page"
     );
     assert_eq!(
         refused(&|p| p.top_count = Some(0)),
@@ -417,16 +418,16 @@ fn invalid_parameters_are_refused() {
     );
     assert_eq!(
         refused(&|p| p.requests = 1 << 40),
-        "1099511627784 requests are too many: at most 4294967295"
+        "too many requests (1099511627784): at most 4294967295"
     );
     assert_eq!(
         refused(&|p| p.shares.base = 0.5),
-        "a SURGE workload's parameters are not usable: the shares of base, embedded and single files \
+        "a SURGE workload's parameters are invalid: the shares of base, embedded and single files \
          must be from 0 to 1 and add up to 1"
     );
     assert_eq!(
         refused(&|p| p.off = Law::Exponential { mean: -1.0 }),
-        "a SURGE workload's law is not defined"
+        "a law of the SURGE workload is not defined"
     );
     assert!(refused(&|p| p.locality.at_once = 0).contains("at one time"));
     assert!(refused(&|p| p.references.most = 1).contains("embedded files"));

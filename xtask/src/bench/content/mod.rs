@@ -2,8 +2,8 @@
 //! encoders of `fathometer content` against the programs gzip, brotli and zstd.
 //!
 //! Both servers answer the same client, one request at a time, at equal levels. nginx has no cache of compressed
-//! content. The cache of our server is smaller than all compressed files together, and the client requests the
-//! files in turn, so each file is evicted before it is requested again. The server's own count must confirm that
+//! content. The cache of our server is smaller than all compressed files together. The client requests the files one
+//! after another, so each file is evicted before it is requested again. The server's own count must confirm that
 //! nothing was reused. The cost is CPU time (user and system) of the server per response.
 //!
 //! Each program compresses all files in one process, which also reads and writes them. For `fathometer content`,
@@ -42,7 +42,7 @@ struct Setting {
     most: f64,
 }
 
-/// nginx's brotli is in C, ours in Rust.
+/// The Brotli encoder of nginx is in C, and our encoder is in Rust.
 const SETTINGS: [Setting; 6] = [
     Setting::of("gzip", 1, 1.0),
     Setting::of("gzip", 6, 1.0),
@@ -61,13 +61,13 @@ impl Setting {
         }
     }
 
-    /// A name for a file.
+    /// The setting as a part of a file name, as in `gzip-1`.
     fn name(self) -> String {
         format!("{}-{}", self.coding, self.level)
     }
 }
 
-/// Measures, prints tables, and fails when a bar is missed.
+/// Measures, prints tables, and fails when a target is missed.
 pub(crate) fn run(
     root: &Path,
     program: Option<&Path>,

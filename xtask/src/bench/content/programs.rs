@@ -39,10 +39,10 @@ impl Peer {
     }
 }
 
-/// CPU time in seconds and bytes of output, for our program and for the other.
+/// CPU time in seconds and bytes of output, for our program and for the peer program.
 type Round = [(f64, f64); 2];
 
-/// Compares the programs; returns whether all bars are met.
+/// Compares the programs; returns whether all targets are met.
 pub(super) fn measure(
     ours: &Path,
     folder: &Path,
@@ -104,7 +104,7 @@ fn copy_of(site: &Path, folder: &Path) -> Result<PathBuf, String> {
     Ok(copy)
 }
 
-/// The report of `fathometer content`.
+/// Runs `fathometer content` and returns its report.
 fn report(ours: &Path, site: &Path) -> Result<Value, String> {
     let output = Command::new(ours)
         .args(["content", "--json", "--repeat", "1"])
@@ -119,7 +119,7 @@ fn report(ours: &Path, site: &Path) -> Result<Value, String> {
     })
 }
 
-/// The CPU time to encode all files, and the bytes of output.
+/// Returns the CPU time to encode all files, and the bytes of output.
 fn treatment(report: &Value, name: &str) -> Result<(f64, f64), String> {
     let of = report["treatments"]
         .as_array()

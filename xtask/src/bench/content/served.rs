@@ -24,7 +24,7 @@ pub(super) struct Served {
     child: Child,
     address: SocketAddr,
     coding: &'static str,
-    /// The file of its stderr.
+    /// The file with the stderr of the server.
     output: PathBuf,
 }
 
@@ -56,7 +56,7 @@ impl Served {
         let mut child = spawn(&mut command)?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
-            // Without a line, the server has exited and reported the cause on stderr.
+            // If no line is read, the server has exited, and the cause is on its stderr.
             let _ = BufReader::new(stdout).read_line(&mut line);
         }
         let address = line
@@ -196,7 +196,7 @@ impl Served {
             .map_err(|error| format!("{}: {error}", self.output.display()))?;
         match output.contains("; 0 responses reused one of them") {
             true => Ok(()),
-            false => Err(format!("the cache was used: {output}")),
+            false => Err(format!("fathometer serve reused cached content: {output}")),
         }
     }
 }
@@ -209,7 +209,7 @@ impl Drop for Served {
     }
 }
 
-/// The module of nginx that compresses with Brotli.
+/// Returns the module of nginx that compresses with Brotli.
 fn brotli_module() -> Result<String, String> {
     let name = "ngx_http_brotli_filter_module.so";
     ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules"]

@@ -1,4 +1,4 @@
-//! The clients of the bench, and how their output is read.
+//! The clients of the bench, and the parsers of their output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) enum Client {
     },
     Wrk,
     Wrk2,
-    /// A loop of epoll, send and recv for one request, in C.
+    /// A loop in C that calls epoll, send and recv for one request.
     Bare,
     H2load {
         /// Requests in flight on each connection.
@@ -48,10 +48,10 @@ pub(super) struct Cost {
     pub(super) cpu: f64,
     /// Wall time in seconds.
     pub(super) seconds: f64,
-    /// Exchanges, as the client reports them; 0 when it does not.
+    /// The number of exchanges that the client reports; 0 if it reports none.
     pub(super) exchanges: u64,
-    /// Latency in seconds at [`samples::QUANTILES`], as the client reports it; `None` if it does not, or if
-    /// latencies were not requested.
+    /// The latencies in seconds at [`samples::QUANTILES`] that the client reports; `None` if it reports none, or if
+    /// none were requested.
     pub(super) latency: Option<[f64; 4]>,
 }
 
@@ -84,8 +84,8 @@ impl Client {
         self.start(place, url, seconds, false)
     }
 
-    /// As [`run`](Self::run), but requests the latencies that the client measured, which may cost the client CPU
-    /// time.
+    /// Same as [`run`](Self::run), but also requests the latencies that the client measured. This may increase the
+    /// client's CPU time.
     pub(super) fn run_timed(
         self,
         place: &Place,
@@ -148,7 +148,7 @@ impl Client {
         }))
     }
 
-    /// The command line of the client; `None` when it is not installed.
+    /// Returns the command line of the client; `None` when it is not installed.
     fn words(self, place: &Place, url: &str, seconds: u32, is_timed: bool) -> Option<Vec<String>> {
         let program = match self {
             Client::Ours { .. } | Client::OursHttp2 | Client::OursHttp3 => {
@@ -215,7 +215,7 @@ impl Client {
         Some(std::iter::once(program).chain(rest).collect())
     }
 
-    /// The number of completed exchanges that the client reports; only for clients that are used to measure
+    /// Returns the number of completed exchanges that the client reports; only for clients that are used to measure
     /// servers.
     fn exchanges(self, text: &str) -> Option<u64> {
         match self {
@@ -243,7 +243,7 @@ impl Client {
         }
     }
 
-    /// The latency in seconds that the client reports, at [`samples::QUANTILES`].
+    /// Returns the latency in seconds that the client reports, at [`samples::QUANTILES`].
     fn latency(self, text: &str, log: &Path) -> Option<[f64; 4]> {
         let micros = match self {
             Client::Ours { .. } => {
@@ -261,8 +261,8 @@ impl Client {
                         ["sample", value, count] => {
                             samples.insert(value.parse().ok()?, count.parse().ok()?);
                         }
-                        // Time in microseconds, and requests: wrk expects the mean time between a connection's
-                        // exchanges.
+                        // The duration in microseconds, and the number of requests. wrk's expected interval is the mean
+                        // time between the exchanges of a connection.
                         ["expected", time, requests] => {
                             let time: u64 = time.parse().ok()?;
                             let requests: u64 = requests.parse().ok()?;
@@ -332,7 +332,8 @@ mod tests {
                     \x20 43210 requests in 3.00s, 51.2MB read\nexpected 64000 6400\n\
                     sample 600 60\nsample 800 2\nsample 1440 2\n";
         assert_eq!(Client::Wrk.exchanges(text), Some(43_210));
-        // One exchange per connection every 640 µs: each latency of 1440 µs has added one of 800 µs.
+        // Each connection has one exchange per 640 µs. wrk has therefore added a sample of 800 µs for each latency of
+        // 1440 µs.
         let results = Client::Wrk.latency(text, Path::new("/none")).unwrap();
         assert_eq!(results, [600e-6, 600e-6, 1440e-6, 1440e-6]);
         assert_eq!(Client::Wrk.latency("sample 1 1", Path::new("/none")), None);

@@ -1,4 +1,4 @@
-//! Whether clients report the same median latency of responses that a server delays.
+//! Checks that clients report the same median latency for responses that a server delays.
 
 use serde_json::{Value, json};
 
@@ -32,10 +32,7 @@ pub(super) fn compare(place: &Place, processor: usize) -> Result<Judgement, Stri
             }
         }
     }
-    println!(
-        "median latency of {} bytes that nginx holds back",
-        SLOW_FILE.1
-    );
+    println!("median latency of {} bytes that nginx delays", SLOW_FILE.1);
     let mut results = Vec::new();
     for (client, values) in clients.iter().zip(medians) {
         if values.is_empty() {
@@ -57,7 +54,7 @@ pub(super) fn compare(place: &Place, processor: usize) -> Result<Judgement, Stri
     let apart = most / least - 1.0;
     let met = apart <= AGREEMENT;
     println!(
-        "\nwithin {:.1} % of one another (bar {:.0} %): {}",
+        "\nlargest difference of two medians {:.1} % (target at most {:.0} %): {}",
         apart * 100.0,
         AGREEMENT * 100.0,
         if met { "met" } else { "MISSED" }

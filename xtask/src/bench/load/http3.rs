@@ -1,4 +1,4 @@
-//! HTTP/3: each of two clients with each of two servers, by the CPU time of both. The peers are built on quic-go:
+//! Measures HTTP/3: the CPU time of two clients and two servers, in all four combinations. The peers use quic-go:
 //! Caddy, and a client that is only a loop on quic-go's transport.
 
 use std::path::{Path, PathBuf};
@@ -27,14 +27,14 @@ pub(super) fn build_quic_go(root: &Path, folder: &Path) -> Option<PathBuf> {
         .then_some(program)
 }
 
-/// Returns the judgement of clients, then that of servers.
+/// Returns the judgement of the clients, then the judgement of the servers.
 pub(super) fn measure(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
     server::write_identity(&place.folder)?;
     let ours = Server::ours_http3(place, processor)?;
     let peer = Server::caddy(&place.folder, processor)?;
     let servers: Vec<&Server> = std::iter::once(&ours).chain(peer.as_ref()).collect();
     let clients = [Client::OursHttp3, Client::QuicGo];
-    // Pairs of a client and a server; 0 is ours, 1 is the peer.
+    // Pairs of a client and a server; 0 is our program, 1 is the peer.
     let pairs = [(0, 0), (1, 0), (0, 1), (1, 1)];
     let mut of_clients = pairs.map(|_| Row::default());
     let mut of_servers = pairs.map(|_| Row::default());

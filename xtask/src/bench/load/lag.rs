@@ -37,11 +37,11 @@ const ARRIVALS: [&str; 2] = ["constant", "poisson"];
 struct Round {
     /// Requests per second.
     offered: f64,
-    /// In microseconds, as are the next two.
+    /// The send lag in microseconds, as in the next two fields.
     p50: f64,
     p99: f64,
     max: f64,
-    /// Share of the round that a hypervisor took; the larger of the two processors' shares.
+    /// The share of the round that a hypervisor took from a processor; the larger share of the two processors.
     stolen: f64,
 }
 
@@ -58,12 +58,12 @@ impl Lags {
         self.undisturbed().count() >= ROUNDS || self.0.len() >= MOST_ROUNDS
     }
 
-    /// The median of a figure over the undisturbed rounds.
+    /// Returns the median of a figure over the undisturbed rounds.
     fn middle(&self, of: impl Fn(&Round) -> f64) -> f64 {
         median(self.undisturbed().map(of).collect())
     }
 
-    /// Whether the bar is met; `None` when the hypervisor disturbed too many rounds to judge.
+    /// Whether the target is met; `None` when the hypervisor disturbed too many rounds to judge.
     fn met(&self) -> Option<bool> {
         let is_judged = self.undisturbed().count() >= FEWEST;
         is_judged.then(|| self.middle(|round| round.p99) <= MOST)
@@ -107,7 +107,7 @@ fn round(place: &Place, url: &str, arrivals: &str) -> Result<Round, String> {
 
 fn judged(kinds: &[Lags]) -> Judgement {
     println!(
-        "\nsend lag of fathometer load at half of the capacity, in µs, bar for the p99 {MOST}"
+        "\nsend lag of fathometer load at half of the capacity, in µs; target for the p99: at most {MOST}"
     );
     println!(
         "{:12}{:>14}{:>10}{:>10}{:>20}{:>10}{:>18}",
@@ -183,7 +183,7 @@ impl Stolen {
         }
     }
 
-    /// Share of the time since then; the larger of the two processors' shares.
+    /// The stolen share of the time since the start; the larger share of the two processors.
     fn share(&self) -> f64 {
         let time = self.begin.elapsed().as_secs_f64();
         let shares = self.processors.iter().zip(self.before);
@@ -225,7 +225,7 @@ fn load(place: &Place, url: &str, arguments: &[&str]) -> Result<Value, String> {
     if place.interrupt.is_raised() {
         return Err("interrupted".to_owned());
     }
-    // Exit code 3: the program reports that it was late, or at its limit. The bench measures that lateness.
+    // Exit code 3: the program reports that it was late, or at its limit. The bench measures this lateness.
     let summary: Option<Value> = match output.status.code() {
         Some(0 | 3) => serde_json::from_slice(&output.stdout).ok(),
         _ => None,
@@ -249,7 +249,7 @@ fn figure(measured: &Value, path: &[&str]) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    /// Rounds with the given 99th percentiles and the given stolen share.
+    /// Returns rounds with these 99th percentiles and this stolen share.
     fn lags(p99: &[f64], stolen: f64) -> Lags {
         Lags(
             p99.iter()
@@ -292,7 +292,7 @@ mod tests {
         assert!(met);
         assert_eq!(results[0]["p99_us"].as_array().map(Vec::len), Some(25));
         assert!(results[1]["met"].is_null() && results[1]["p99_us_median"].is_null());
-        // If undisturbed rounds are late, the bar is missed, without further rounds.
+        // If undisturbed rounds are late, the target is missed, without further rounds.
         let late = lags(&[150.0; ROUNDS], 0.0);
         assert_eq!((late.met(), late.is_complete()), (Some(false), true));
     }

@@ -1,8 +1,8 @@
-//! Whether the latencies that clients report for a saturated server agree: with one another, and with the
+//! Checks the latencies that clients report for a saturated server: they must agree with each other and with the
 //! server's own clock.
 //!
-//! All clients measure latency from just before the call that sends a request to the end of its response.
-//! Differences between their reports are stated and removed:
+//! All clients measure latency from just before the call that sends a request to the end of its response. Known
+//! differences between their reports are removed:
 //! - wrk adds samples that it did not measure. For each latency of more than twice the mean time between a
 //!   connection's exchanges, it counts the latencies of the requests that it did not send meanwhile. It computes
 //!   these samples from the latency alone, so they can be removed exactly
@@ -12,22 +12,22 @@
 //! - A server that reports the time of a request (nginx's `$request_time`) counts from when it reads the request, in
 //!   milliseconds. A saturated server reads a request long after its arrival. Therefore the server's clock here is the
 //!   kernel's clock at the server's interface: a capture shows when each request arrived there and when the last packet
-//!   of its response left. The capturing program takes processor time from server and clients, so the kernel passes it
-//!   only every fourth exchange of each connection ([`Sampling`]). A capture is used when it lost no packet and
-//!   contains a fourth of the exchanges that nginx counted.
+//!   of its response left. The capturing program takes CPU time from server and clients, so the kernel passes only
+//!   every fourth exchange of each connection to this program ([`Sampling`]). A capture is used when it lost no packet
+//!   and contains a fourth of the exchanges that nginx counted.
 //!
 //! A client that is slower than the server measures its own queue. nginx therefore opens the file for every request
 //! here. Still, every client that reads many responses in a row reads the last response late. Therefore there are two
-//! servers: one for a file, with which a client is busy most of the time, and one for a page that takes several times
-//! as much CPU time on the server as on the client, with which a client waits most of the time. Both have the same bar.
+//! servers: one serves a file, and clients are busy most of the time. The other serves a page that takes several times
+//! as much CPU time on the server as on a client, and clients wait most of the time. Both have the same target.
 //!
 //! In a closed loop the clients determine the load. A client that writes many requests in a row, as wrk does, wakes the
 //! server less often. The server then completes more requests, and the true latencies differ, by a tenth on some
-//! machines. Therefore the figures of clients that run in turns are reported, not judged. The benchmark compares each
-//! client's report with the capture of the same run, and judges two ratios: ours to the capture, and ours relative to
-//! each peer's. Differences between two runs then cancel. The median over rounds is judged by its 95 % interval from
-//! order statistics. The bar is met if the whole interval lies within the bar, and missed if the whole interval lies
-//! outside. In between, more rounds run. After the last round the result is undecided, which counts as not met.
+//! machines. Therefore the figures of clients that run one after another are reported, not judged. The benchmark
+//! divides each client's report by the capture of the same run. It judges our ratio, and our ratio divided by each
+//! peer's ratio. Differences between two runs then cancel. The median over rounds is judged by its 95 % interval from
+//! order statistics. The target is met if the whole interval is within the limit, and missed if the whole interval is
+//! outside the limit. Otherwise more rounds run. After the last round the result is undecided, which counts as not met.
 
 use std::collections::HashMap;
 use std::fs;
@@ -49,14 +49,14 @@ use super::{FILE, Judgement, SECONDS, SIZE};
 const NAMES: [&str; 4] = ["p50", "p90", "p99", "p99.9"];
 /// Largest relative difference of percentiles.
 const AGREEMENT: f64 = 0.03;
-/// Fewest rounds, and most rounds while the interval is undecided.
+/// Minimum number of rounds, and maximum number of rounds while the result is undecided.
 const ROUNDS: (usize, usize) = (9, 25);
 /// Seconds that a capture lasts: the run of a client, the time to start it, and the time to write the last
 /// packets.
 const CAPTURED: u32 = SECONDS + 3;
 /// Least share of the sampled exchanges that a capture must contain: exchanges at its end may lack an answer.
 const HELD: f64 = 0.99;
-/// Bytes kept of each packet: the headers.
+/// Bytes captured of each packet: the headers.
 const KEPT: &str = "96";
 const CLIENTS: [Client; 3] = [
     Client::Ours { pipeline: 1 },
@@ -64,7 +64,7 @@ const CLIENTS: [Client; 3] = [
     Client::H2load { pipeline: 1 },
 ];
 
-/// Ratios of one figure to another, less 1; one per round.
+/// Ratios of two figures minus 1, one per round.
 #[derive(Default)]
 struct Ratios(Vec<f64>);
 
@@ -76,12 +76,12 @@ enum Verdict {
 }
 
 impl Ratios {
-    /// The 95 % interval of the median, from order statistics: it holds for any distribution.
+    /// The 95 % interval of the median, from order statistics, for any distribution.
     fn interval(&self) -> Option<(f64, f64)> {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let n = sorted.len();
-        // The probability that at most this number of n fair coins show heads.
+        // The probability that at most this number of n fair coins show heads (binomial distribution).
         let (mut term, mut below, mut rank) = (0.5_f64.powi(n as i32), 0.0, 0);
         while rank < n / 2 && below + term <= 0.025 {
             below += term;
@@ -104,7 +104,7 @@ impl Ratios {
 /// One comparison of two sources: its name, and the ratios of each percentile.
 struct Comparison {
     name: String,
-    /// Whether the comparison is judged by the bar; otherwise it is only reported.
+    /// Whether the comparison has a target; otherwise it is only reported.
     is_judged: bool,
     ratios: [Ratios; 4],
 }
@@ -272,7 +272,7 @@ fn measure_one(
 fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgement {
     println!(
         "\nlatency of a saturated server, 64 connections: ratio to the peer's percentile, less 1, in %, with the 95 % \
-         interval of the median over rounds; bar ±{:.0} %",
+         interval of the median over rounds; target ±{:.0} %",
         100.0 * AGREEMENT
     );
     println!(
@@ -291,7 +291,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
             println!(
                 "{name:44}  not measured: the client or dumpcap is not installed, or captures are not allowed"
             );
-            // A bar without measurements is not met.
+            // A target without measurements is not met.
             is_met &= !is_judged;
             results.push(json!({ "of": name, "met": null }));
             continue;
@@ -334,7 +334,7 @@ fn judged(alone: &[Comparison], captured: &[Comparison], lost: usize) -> Judgeme
     (is_met, results)
 }
 
-/// One of this many exchanges is captured; a power of two.
+/// One of this number of exchanges is captured; a power of two.
 const EVERY: u32 = 4;
 
 /// Selects the exchanges of a connection that are captured. If all requests have the same length, the sequence
@@ -346,7 +346,7 @@ struct Sampling {
 }
 
 impl Sampling {
-    /// The capture filter (pcap-filter(7)) of every fourth request to a port and of its response.
+    /// Returns the capture filter (pcap-filter(7)) of every fourth request to a port and of its response.
     fn filter(self, port: u16) -> String {
         let (bytes, mask) = (self.request_bytes, EVERY - 1);
         format!(
@@ -391,7 +391,7 @@ impl Capture {
             .map_err(|error| format!("failed to run dumpcap: {error}"))?;
         let mut messages = BufReader::new(child.stderr.take().ok_or("dumpcap has no stderr")?);
         let mut line = String::new();
-        // dumpcap names its file once it captures. Without permission it exits without that line.
+        // dumpcap prints the name of its file when the capture starts. Without permission, it exits without this line.
         while !line.starts_with("File: ") {
             line.clear();
             if messages.read_line(&mut line).unwrap_or(0) == 0 {
@@ -407,8 +407,8 @@ impl Capture {
         }))
     }
 
-    /// Waits for the end of the capture. Returns the sampling for exchanges like those captured; `None` if there
-    /// are none.
+    /// Waits for the end of the capture. Returns the sampling for exchanges with the lengths of the captured exchanges;
+    /// `None` if no exchange was captured.
     fn sampling(self) -> Result<Option<Sampling>, String> {
         let (port, file) = (self.server.port(), self.file.clone());
         if self.finish()?.is_none() {
@@ -451,7 +451,8 @@ fn kept_all(messages: &str) -> bool {
     counts.is_some_and(|(_, dropped)| dropped == "0")
 }
 
-/// The latency of each exchange in a capture: from the packet with its request to the last packet of its response.
+/// Returns the latency of each exchange in a capture: from the packet with its request to the last packet of its
+/// response.
 fn exchanges(bytes: &[u8], port: u16) -> Result<Samples, String> {
     let mut samples = Samples::new();
     // For each connection, by client port: time of its request, and time of the last packet of the response.

@@ -1,21 +1,21 @@
 //! `cargo xtask bench load`: cost per exchange, of clients and of servers.
 //!
 //! Clients are compared by CPU time (user and system) of the whole program per exchange with the same nginx. nginx
-//! counts the exchanges itself, so the figures do not depend on the clients' own counts. The bars of the design
-//! were set with nginx. The same cost with `fathometer serve`, which is faster than any client, is reported and not
-//! judged: there each client counts its own exchanges, and a smaller part of the cost is the client's own. Servers
-//! are compared by their CPU time under the same client. Server and client each have one processor. All
-//! measurements alternate in rounds, and a ratio is the median of the ratios within each round. Other load on the
-//! machine then affects both sides of a ratio.
+//! counts the exchanges itself, so the figures do not depend on the clients' own counts. The targets were set with
+//! nginx. The same cost with `fathometer serve`, which is faster than any client, is reported and not judged: there
+//! each client counts its own exchanges, and the share of the client's own code in the cost is smaller. Servers are
+//! compared by their CPU time under the same client. Server and client each have one processor. All measurements
+//! alternate in rounds, and a ratio is the median of the ratios within each round. Other load on the machine then
+//! affects both sides of a ratio.
 //!
-//! HTTP/2 over TLS is measured with both clients and both servers, ours and nghttp2's. HTTP/3 is measured in
-//! the same way with ours and quic-go's, side by side and without a bar.
+//! HTTP/2 over TLS is measured with both clients and both servers, ours and nghttp2's. HTTP/3 is measured in the same
+//! way with ours and quic-go's, side by side and without a target.
 //!
 //! A large file is measured separately: the kernel does the work, and servers differ only in how efficiently they
-//! request it. Then an open loop at half of the capacity of client and server measures how late its requests leave.
+//! request it. Then an open loop at half of the capacity of client and server measures the send lag.
 //!
-//! The last part compares latencies that clients report, not speed: for a saturated server, where the
-//! percentiles must agree, and for a file that the server delays by a known time.
+//! The last part compares the latencies that clients report, not their speed. The percentiles must agree for a
+//! saturated server, and for a file that the server delays by a known time.
 //!
 //! The client is measured with its defaults: without wake-up coalescing, which would change the result.
 
@@ -49,7 +49,7 @@ const SECONDS: u32 = 2;
 const SIZE: usize = 1024;
 const FILE: &str = "1k.html";
 
-/// A comparison of ours with a peer in the same rounds.
+/// A comparison of our program with a peer in the same rounds.
 struct Bar {
     name: &'static str,
     ours: usize,
@@ -81,13 +81,13 @@ pub(crate) enum Part {
     Servers,
     /// Files of 1 MiB.
     Large,
-    /// How late an open loop sends its requests.
+    /// The send lag of an open loop.
     SendLag,
     /// HTTP/2 over TLS.
     Http2,
     /// HTTP/3.
     Http3,
-    /// Whether clients report the same percentiles for a saturated server.
+    /// Agreement of the percentiles that clients report for a saturated server.
     Latency,
 }
 
@@ -103,7 +103,7 @@ impl Part {
     ];
 }
 
-/// Builds the release binary, measures, prints tables and a line of JSON, and fails when a bar is missed.
+/// Builds the release binary, measures, prints tables and a line of JSON, and fails when a target is missed.
 pub(crate) fn run(root: &Path, only: &[Part]) -> Result<ExitCode, String> {
     let ours = build(root)?;
     let processors = sched::processors().map_err(|error| error.to_string())?;
@@ -172,7 +172,7 @@ fn measure(
         }
         Part::Http3 => {
             place.quic_go = http3::build_quic_go(root, &place.folder);
-            // No bar applies: the figures are printed side by side.
+            // There is no target: the figures are printed side by side.
             let [clients, servers] = http3::measure(place, processor)?;
             vec![
                 ("http3_clients", (true, clients.1)),
@@ -222,8 +222,8 @@ fn clients(place: &Place, processor: usize) -> Result<Judgement, String> {
     Ok(judged(&names, &rows, &bars))
 }
 
-/// Measures servers. With the first server (ours), also measures the clients, because that server does not slow
-/// them down.
+/// Measures servers. With the first server (ours), also measures the clients, because the clients are slower than this
+/// server.
 fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), String> {
     let servers = [
         Server::ours(place, processor)?,
@@ -283,15 +283,15 @@ fn servers(place: &Place, processor: usize) -> Result<(Judgement, Judgement), St
     Ok((judged(&names, &rows, &bars), faster))
 }
 
-/// HTTP/2 over TLS: each of two clients with each of two servers, by the CPU time of both. Returns the judgement of
-/// clients, then that of servers.
+/// Measures HTTP/2 over TLS: the CPU time of two clients and two servers, in all four combinations. Returns the
+/// judgement of the clients, then the judgement of the servers.
 fn http2(place: &Place, processor: usize) -> Result<[Judgement; 2], String> {
     server::write_identity(&place.folder)?;
     let ours = Server::ours_secure(place, processor)?;
     let peer = Server::nghttpd(&place.folder, processor)?;
     let servers: Vec<&Server> = std::iter::once(&ours).chain(peer.as_ref()).collect();
     let clients = [Client::OursHttp2, Client::H2loadHttp2];
-    // Pairs of a client and a server; 0 is ours, 1 is the peer.
+    // Pairs of a client and a server; 0 is our program, 1 is the peer.
     let pairs = [(0, 0), (1, 0), (0, 1), (1, 1)];
     let mut of_clients = pairs.map(|_| Row::default());
     let mut of_servers = pairs.map(|_| Row::default());
@@ -353,10 +353,10 @@ const fn bar(name: &'static str, ours: usize, peer: usize, most: Option<f64>) ->
     }
 }
 
-/// Whether each bar is met, and all figures as JSON.
+/// Whether each target is met, and all figures as JSON.
 type Judgement = (bool, Value);
 
-/// Prints all rows and bars.
+/// Prints all rows and targets.
 fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> Judgement {
     println!(
         "{:48}{:>8}{:>20}{:>13}",
@@ -394,8 +394,8 @@ fn judged(names: &[impl AsRef<str>], rows: &[Row], bars: &[Bar]) -> Judgement {
         let met = bar.most.is_none_or(|most| ratio <= most);
         all_met &= met;
         let verdict = match bar.most {
-            Some(most) if met => format!("bar {most}: met"),
-            Some(most) => format!("bar {most}: MISSED"),
+            Some(most) if met => format!("target {most}: met"),
+            Some(most) => format!("target {most}: MISSED"),
             None => String::new(),
         };
         println!("of {:45}{ratio:>8.3}  {verdict}", bar.name);

@@ -1,4 +1,4 @@
-//! Where the bench finds programs and keeps its files.
+//! The paths of the programs and files of the bench.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub(super) struct Place {
     pub(super) interrupt: Interrupt,
 }
 
-/// The path of a program, if it is installed.
+/// Returns the path of a program, if it is installed.
 pub(super) fn installed(name: &str) -> Option<String> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 /// The percentiles that are compared.
 pub(super) const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// Latencies in some unit, with the number of each.
+/// The number of samples by latency. All latencies of a map have the same unit.
 pub(super) type Samples = BTreeMap<u64, u64>;
 
-/// The percentiles; each is the smallest sample that at least this share of the samples does not exceed.
+/// Returns the percentiles; each is the smallest sample that at least this share of the samples does not exceed.
 pub(super) fn quantiles(samples: &Samples) -> Option<[f64; 4]> {
     let all: u64 = samples.values().sum();
     (all > 0).then(|| {
@@ -31,8 +31,8 @@ pub(super) fn without_correction(corrected: &Samples, expected: u64) -> Samples 
     if expected == 0 {
         return measured;
     }
-    // The largest latencies only added smaller samples. From the largest down, each count is therefore already the
-    // measured count.
+    // Each latency only added smaller samples. In descending order, each count is therefore already the measured count
+    // when the loop reaches it.
     let largest: Vec<u64> = measured
         .keys()
         .rev()
@@ -61,7 +61,7 @@ mod tests {
     fn samples_that_wrk_adds_are_removed() {
         let measured: Samples = [(600, 900), (640, 80), (1300, 15), (1900, 3), (6000, 2)].into();
         let expected = 620;
-        // As wrk's `stats_correct` does.
+        // Adds samples as `stats_correct` of wrk does.
         let mut corrected = measured.clone();
         for (&value, &count) in measured.range(2 * expected..) {
             let mut added = value - expected;

@@ -15,7 +15,7 @@ use super::place::{Place, installed};
 /// Ticks per second of the times in `/proc`: a constant of the kernel's interface.
 const TICKS: f64 = 100.0;
 
-/// How nginx is tuned beyond its defaults.
+/// The settings of nginx beyond its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tuning {
     /// nginx's defaults, except for the access log and the limit on requests.
@@ -74,8 +74,8 @@ pub(super) fn write_site(folder: &Path, files: &[(&str, usize)]) -> Result<(), S
 /// A page for which nginx runs server-side includes.
 pub(super) const PAGE_OF_INCLUDES: &str = "includes.html";
 
-/// Writes [`PAGE_OF_INCLUDES`] to `folder/site`: 1 kB for which nginx runs many commands, so that a response takes
-/// several times as much CPU time on the server as on a client.
+/// Writes [`PAGE_OF_INCLUDES`] to `folder/site`: 1 kB for which nginx runs many commands. A response takes several
+/// times as much CPU time on the server as on a client.
 pub(super) fn write_page_of_includes(folder: &Path) -> Result<(), String> {
     const COMMANDS: usize = 400;
     let mut page = "<!--# set var=\"a\" value=\"b\" -->".repeat(COMMANDS);
@@ -90,7 +90,7 @@ impl Server {
         Server::of_ours(place, processor, "http", &[])
     }
 
-    /// As [`ours`](Self::ours), over TLS.
+    /// Same as [`ours`](Self::ours), over TLS.
     pub(super) fn ours_secure(place: &Place, processor: usize) -> Result<Server, String> {
         let [chain, key] = ["chain.pem", "key.pem"].map(|name| place.folder.join(name));
         let arguments = [
@@ -102,7 +102,7 @@ impl Server {
         Server::of_ours(place, processor, "https", &arguments)
     }
 
-    /// As [`ours_secure`](Self::ours_secure), with HTTP/3 in addition.
+    /// Same as [`ours_secure`](Self::ours_secure), with HTTP/3 in addition.
     pub(super) fn ours_http3(place: &Place, processor: usize) -> Result<Server, String> {
         let [chain, key] = ["chain.pem", "key.pem"].map(|name| place.folder.join(name));
         let arguments = [
@@ -169,7 +169,7 @@ impl Server {
         let mut child = spawn(command.stdout(Stdio::piped()))?;
         let mut output = String::new();
         if let Some(stdout) = child.stdout.take() {
-            // Without a line, the server has exited and reported the cause on stderr.
+            // If no line is read, the server has exited, and the cause is on its stderr.
             let _ = BufReader::new(stdout).read_line(&mut output);
         }
         let address = output
@@ -280,7 +280,7 @@ impl Server {
         self.address
     }
 
-    /// The URL of a file.
+    /// Returns the URL of a file.
     pub(super) fn url(&self, file: &str) -> String {
         format!("{}://{}/{file}", self.scheme, self.address)
     }
@@ -294,10 +294,12 @@ impl Server {
             .skip_while(|line| !line.starts_with("server accepts"))
             .nth(1)
             .and_then(|numbers| numbers.split_whitespace().nth(2)?.parse().ok())
-            .ok_or_else(|| format!("nginx's status is {answer:?}"))
+            .ok_or_else(|| {
+                format!("cannot read the number of requests in nginx's status: {answer:?}")
+            })
     }
 
-    /// CPU time used so far, user and system, in seconds.
+    /// The CPU time (user and system) that the server has used, in seconds.
     pub(super) fn cpu(&self) -> Result<f64, String> {
         cpu_of(self.child.id()).map_err(|error| format!("{}: {error}", self.name))
     }
@@ -352,7 +354,7 @@ impl Drop for Server {
     }
 }
 
-/// A free port of the loopback.
+/// Returns a free port of the loopback.
 pub(in crate::bench) fn free_address() -> Result<SocketAddr, String> {
     TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
@@ -378,7 +380,7 @@ pub(in crate::bench) fn cpu_of(pid: u32) -> Result<f64, String> {
     }
 }
 
-/// A command on one processor. taskset execs the program that it starts, so the process is the server itself.
+/// Returns a command on one processor. taskset execs the program that it starts, so the process is the server itself.
 pub(in crate::bench) fn pinned(processor: usize) -> Command {
     let mut command = Command::new("taskset");
     command.args(["-c", &processor.to_string()]);

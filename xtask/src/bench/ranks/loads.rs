@@ -10,13 +10,13 @@ use serde_json::Value;
 
 /// Length of each load whose latency is measured: short, so that few loads are disturbed.
 pub(super) const LENGTH: &str = "5s";
-/// Length of each load whose processor time is measured.
+/// Length of each load whose CPU time is measured.
 pub(super) const COST_LENGTH: &str = "6s";
 /// Requests per second of the whole open loop, and the connections of either loop.
 pub(super) const RATE: u32 = 2000;
 pub(super) const CONNECTIONS: u32 = 32;
 
-/// A process that is killed when it is dropped.
+/// A process that is killed on drop.
 pub(super) struct Process(Child);
 
 impl Drop for Process {
@@ -29,7 +29,7 @@ impl Drop for Process {
 
 /// The joint result of the processes of a load.
 pub(super) struct Load {
-    /// Processor time of all processes per exchange, in microseconds.
+    /// CPU time of all processes per exchange, in microseconds.
     pub(super) micros: f64,
     /// Whether all results are valid.
     pub(super) is_valid: bool,
@@ -44,7 +44,7 @@ pub(super) struct Place {
     pub(super) url: String,
 }
 
-/// How requests are planned.
+/// The kind of loop.
 #[derive(Clone, Copy)]
 pub(super) enum Loop {
     /// [`RATE`] requests per second.
@@ -54,7 +54,7 @@ pub(super) enum Loop {
 }
 
 impl Place {
-    /// The command `fathometer load` with this number of connections, without the number of threads.
+    /// Returns the command `fathometer load` with this number of connections, without the number of threads.
     pub(super) fn load(
         &self,
         planned: Loop,
@@ -80,7 +80,7 @@ impl Place {
         words
     }
 
-    /// The commands of two ranks.
+    /// Returns the commands of two ranks.
     pub(super) fn ranks(
         &self,
         planned: Loop,
@@ -106,7 +106,7 @@ impl Place {
         Ok([rank(0), rank(1)])
     }
 
-    /// The commands of two independent processes with half of the load each.
+    /// Returns the commands of two independent processes with half of the load each.
     pub(super) fn independent(&self, seed: u32) -> [Vec<String>; 2] {
         let half = |seed| {
             let mut words = self.load(Loop::Closed, CONNECTIONS / 2, seed, None);
@@ -116,8 +116,8 @@ impl Place {
         [half(seed), half(seed + 1)]
     }
 
-    /// Runs two commands beside two independent processes, and returns the result of each pair. `is_first`: the two
-    /// commands are started before the processes.
+    /// Runs two commands at the same time as two independent processes, and returns the result of each pair.
+    /// `is_first`: the two commands are started before the processes.
     pub(super) fn beside(
         &self,
         pair: [Vec<String>; 2],
@@ -172,10 +172,10 @@ impl Place {
     }
 }
 
-/// A load that runs.
+/// A running load.
 struct Running {
     child: Child,
-    /// Where the shell writes its time.
+    /// The file to which the shell writes the CPU time.
     time: PathBuf,
 }
 

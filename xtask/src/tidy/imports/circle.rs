@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::modules::ModuleId;
 
-/// An import, with one place where it is written.
+/// An import, with the location of one occurrence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Import {
     pub from: ModuleId,
@@ -18,7 +18,7 @@ pub(super) fn is_in_cycle(imports: &[Import], import: &Import) -> bool {
     shortest(imports, import.to, import.from).is_some()
 }
 
-/// The shortest cycles; no two of them share a module.
+/// Returns the shortest cycles; no two of them share a module.
 pub(super) fn circles(imports: &[Import]) -> Vec<Vec<Import>> {
     let mut all: Vec<Vec<Import>> = imports
         .iter()
@@ -39,7 +39,7 @@ pub(super) fn circles(imports: &[Import]) -> Vec<Vec<Import>> {
     all
 }
 
-/// The shortest chain of imports from one module to another.
+/// Returns the shortest chain of imports from one module to another.
 fn shortest(imports: &[Import], from: ModuleId, to: ModuleId) -> Option<Vec<Import>> {
     let mut reached_by: HashMap<ModuleId, &Import> = HashMap::new();
     let mut queue = VecDeque::from([from]);

@@ -76,7 +76,7 @@ fn check_except(tree: &[Source], known: &[(&str, &str)]) -> Vec<Finding> {
     findings
 }
 
-/// The name of the crate, if a file is the root of one.
+/// Returns the name of the crate whose root is this file; `None` for other files.
 fn crate_name(path: &str) -> Option<String> {
     let folder = path
         .strip_suffix("/src/lib.rs")
@@ -85,7 +85,7 @@ fn crate_name(path: &str) -> Option<String> {
     Some(name.replace('-', "_"))
 }
 
-/// The imports between the children of each module, by that module.
+/// Returns the imports between the children of each module, by that module.
 fn imports(read: &Crate) -> Vec<(ModuleId, Vec<Import>)> {
     let mut between: HashMap<ModuleId, Vec<Import>> = HashMap::new();
     for (id, module) in read.modules.iter().enumerate() {
@@ -119,7 +119,7 @@ fn imports(read: &Crate) -> Vec<(ModuleId, Vec<Import>)> {
     between
 }
 
-/// Describes a cycle at the place of its first import.
+/// Describes a cycle at the location of its first import.
 fn finding(read: &Crate, parent: ModuleId, circle: &[Import]) -> Finding {
     let steps: Vec<String> = circle
         .iter()

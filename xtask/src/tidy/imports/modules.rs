@@ -30,7 +30,7 @@ pub(super) struct Module {
     globs: Vec<Vec<String>>,
 }
 
-/// A path as it is written, without renaming.
+/// A path as written in the source, without resolved renames.
 #[derive(Debug)]
 pub(super) struct NamedPath {
     pub segments: Vec<String>,
@@ -57,7 +57,7 @@ impl Crate {
         read
     }
 
-    /// The module's path below the root, as it is written in code; empty for the root.
+    /// Returns the module's path below the root, as written in code; empty for the root.
     pub fn path(&self, module: ModuleId) -> String {
         let names: Vec<&str> = self
             .with_ancestors(module)
@@ -68,7 +68,7 @@ impl Crate {
         names.join("::")
     }
 
-    /// The module and its ancestors, the root first.
+    /// Returns the module and its ancestors, the root first.
     pub fn with_ancestors(&self, module: ModuleId) -> Vec<ModuleId> {
         let mut line = vec![module];
         let mut at = module;
@@ -80,7 +80,7 @@ impl Crate {
         line
     }
 
-    /// The module that a path written in `module` leads to: the module of the definition, not of a re-export.
+    /// Returns the module that a path written in `module` leads to: the module of the definition, not of a re-export.
     /// `None` for paths into other crates.
     pub fn resolve(&self, module: ModuleId, segments: &[String]) -> Option<ModuleId> {
         match self.follow(module, segments, LONGEST_CHAIN)? {
@@ -99,7 +99,7 @@ impl Crate {
                 name => match self.look_up(at, name, depth) {
                     Some(Target::Module(id)) => id,
                     Some(item) => return Some(item),
-                    // If the module does not have the first name, the name is that of another crate.
+                    // If the module does not have the first name, the name is another crate's name.
                     None if n == 0 => return None,
                     None => return Some(Target::Item(at)),
                 },
@@ -276,7 +276,7 @@ impl<'a> Reader<'a> {
             .map_or("", |token| token.text)
     }
 
-    /// After `#`: skips the attribute `[cfg(test)]`, if it is next; returns whether it was.
+    /// After `#`: skips the attribute `[cfg(test)]`, if it follows. Returns whether an attribute was skipped.
     fn skip_test_attribute(&mut self) -> bool {
         let test = ["[", "cfg", "(", "test", ")", "]"];
         let found = (0..test.len()).all(|n| self.peek(n) == test[n]);
@@ -320,7 +320,7 @@ impl<'a> Reader<'a> {
         ""
     }
 
-    /// The names of a `use`, from its first segment to its semicolon, comma or closing bracket.
+    /// Returns the names of a `use`, from its first segment to its semicolon, comma or closing bracket.
     fn use_tree(&mut self, prefix: &mut Vec<String>) -> Vec<Import> {
         let before = prefix.len();
         let mut imports = Vec::new();
@@ -353,7 +353,7 @@ impl<'a> Reader<'a> {
                     self.next();
                     name = Some(self.peek(0).to_owned());
                 }
-                // At the end of a path, `self` stands for the path before it.
+                // At the end of a path, `self` means the path before it.
                 "self" if !prefix.is_empty() => ends_in_name = true,
                 segment => {
                     ends_in_name = true;

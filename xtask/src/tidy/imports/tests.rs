@@ -1,6 +1,6 @@
 use super::*;
 
-/// A crate `a` of these files below its `src` folder.
+/// Returns a crate `a` with these files in its `src` folder.
 fn tree(files: &[(&str, &str)]) -> Vec<Source> {
     files
         .iter()

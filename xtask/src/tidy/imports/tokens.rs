@@ -8,7 +8,7 @@ pub(super) struct Token<'a> {
     pub line: usize,
 }
 
-/// The tokens of `source`: names, `::`, and every other punctuation character alone.
+/// Returns the tokens of `source`: names, `::`, and every other punctuation character alone.
 pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     let mut line = 1;
@@ -49,7 +49,7 @@ fn name_length(text: &str) -> usize {
             .unwrap_or(text.len() - prefix)
 }
 
-/// The length of the comment that `text` begins with. Block comments nest.
+/// Returns the length of the comment that `text` begins with. Block comments nest.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -76,7 +76,7 @@ fn comment(text: &str) -> Option<usize> {
     Some(at)
 }
 
-/// The length of the string, character or lifetime that `text` begins with.
+/// Returns the length of the string, character or lifetime that `text` begins with.
 fn literal(text: &str) -> Option<usize> {
     if let Some(after) = text.strip_prefix('\'') {
         return Some(1 + character_or_lifetime(after));
@@ -97,7 +97,7 @@ fn literal(text: &str) -> Option<usize> {
     Some(prefix + 1 + hashes + 1 + length)
 }
 
-/// The length of the text after an opening quotation mark, including the closing mark.
+/// Returns the length of the text after an opening quotation mark, including the closing mark.
 fn quoted(text: &str, mark: char) -> usize {
     let mut escaped = false;
     for (at, letter) in text.char_indices() {
@@ -111,7 +111,7 @@ fn quoted(text: &str, mark: char) -> usize {
     text.len()
 }
 
-/// The length of the text after an apostrophe: a character with its closing mark, or the name of a lifetime.
+/// Returns the length of the text after an apostrophe: a character with its closing mark, or the name of a lifetime.
 fn character_or_lifetime(text: &str) -> usize {
     let mut letters = text.chars();
     match (letters.next(), letters.next()) {

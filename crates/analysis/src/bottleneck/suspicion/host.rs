@@ -6,7 +6,7 @@ use super::{NEARLY, Seen, by_use, share, suspicion};
 
 /// Bytes of a memory page.
 const PAGE: f64 = 4096.0;
-/// Smaller reads than this, in bytes, load the disk by their number; larger reads load it by their size.
+/// Smaller reads, in bytes, load the disk by their number; larger reads load it by their size.
 const SMALL_READ: f64 = 65_536.0;
 
 impl Seen<'_> {
@@ -14,8 +14,7 @@ impl Seen<'_> {
         let used = self.signals.cpu_of_quota?;
         let throttled = self.signals.throttled_periods;
         let mut confidence = by_use(used);
-        // A quota that is used up in most periods delays requests, even if some of it is left in the other
-        // periods.
+        // A quota that is exhausted in most periods delays requests, even if the mean utilisation is below 1.
         if throttled.is_some_and(|share| share >= 0.5) {
             let by_periods = match used {
                 nearly if nearly >= NEARLY => Confidence::Strong,
@@ -27,7 +26,7 @@ impl Seen<'_> {
         let mut text = format!("the host used {} of its ", percent(used));
         text.push_str(&match self.signals.cpu_quota_cores {
             Some(cores) => format!("quota of {} cores", super::super::words::hundredths(cores)),
-            None => "processor time".to_owned(),
+            None => "CPU time".to_owned(),
         });
         if let Some(throttled) = throttled.filter(|share| *share > 0.0) {
             let periods = percent(throttled);
@@ -44,7 +43,7 @@ impl Seen<'_> {
             Resource::Cpu,
             confidence,
             evidence,
-            "a larger quota of processor time: throughput grows with it",
+            "a larger quota of CPU time: throughput grows with it",
         ))
     }
 
@@ -89,7 +88,7 @@ impl Seen<'_> {
         let confidence = match (signals.refaults_per_s, read >= PAGE) {
             (Some(_), _) if self.has_refaults && disk_waits => Confidence::Strong,
             (Some(_), _) if self.has_refaults => Confidence::Likely,
-            // The files that are read were not in memory before, so more memory would not help.
+            // The files were not in memory before, so more memory does not help.
             (Some(_), _) => return None,
             (None, true) if disk_waits => Confidence::Likely,
             (None, true) => Confidence::Possible,
@@ -131,7 +130,7 @@ impl Seen<'_> {
                     percent(reads / limit)
                 ),
             ),
-            // A disk without a limit on operations that is busy with small reads.
+            // A disk without a limit on operations, busy with small reads.
             None if self.bytes_per_read()? < SMALL_READ => self.disk_by_waits()?,
             None => return None,
         };
@@ -173,7 +172,7 @@ impl Seen<'_> {
         ))
     }
 
-    /// The larger of the used shares of the disk's two limits.
+    /// The larger utilisation of the disk's two limits.
     fn disk_use(&self) -> Option<f64> {
         let signals = self.signals;
         let reads = share(signals.disk_reads_per_s, signals.disk_reads_limit_per_s);
@@ -209,7 +208,7 @@ impl Seen<'_> {
         ))
     }
 
-    /// A disk from which evicted pages are read again may be busy only because memory is short.
+    /// Lowers the confidence in a disk with refaults: it may be busy only because memory is short.
     fn as_a_victim(&self, confidence: Confidence) -> Confidence {
         match self.has_refaults {
             true => confidence.min(Confidence::Likely),
@@ -229,8 +228,8 @@ impl Seen<'_> {
     }
 }
 
-/// The kernel enforces disk limits only to within a few percent, and counts requests when they complete. So
-/// 0.05 is added.
+/// The kernel enforces disk limits only within a few percent, and counts requests at their completion. So 0.05 is added
+/// to the utilisation.
 fn disk_by_use(share: f64) -> Option<Confidence> {
     by_use(share + 0.05)
 }

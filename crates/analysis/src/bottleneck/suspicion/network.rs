@@ -42,7 +42,7 @@ impl Seen<'_> {
             (
                 signals.rate_of_window,
                 0.7,
-                "of one window per round trip was sent",
+                "of the window limit (one window per round trip) was used",
             ),
             (
                 signals.receive_window_limited,
@@ -78,16 +78,16 @@ impl Seen<'_> {
             };
             if by_share.is_some() {
                 evidence.push(format!(
-                    "{} of an exchange's {} are round trips of {}",
+                    "round trips of {} take {} of the exchange time ({})",
+                    time(round_trip),
                     percent(share),
-                    time(whole),
-                    time(round_trip)
+                    time(whole)
                 ));
             }
             confidence = confidence.max(by_share);
         }
         let mut confidence = confidence?;
-        // A saturated link lengthens the round trip by its queue. A saturated processor delays every exchange,
+        // A saturated link increases the round trip by its queueing delay. A saturated processor delays every exchange,
         // at any round-trip time.
         let link = [signals.link_up, signals.link_down];
         if self.is_computing || link.into_iter().flatten().any(|used| used >= NEARLY) {
@@ -105,8 +105,8 @@ impl Seen<'_> {
         let signals = self.signals;
         let overflows = signals.listen_overflows_per_s;
         let connect = signals.connect.unwrap_or_default();
-        // The first retransmission of a SYN comes after one second. So a mean above a tenth of a second, and
-        // above several round trips, means that some SYNs were dropped.
+        // The first SYN retransmission comes after one second. So a mean connect time above 0.1 s and above several
+        // round trips means that some SYNs were dropped.
         let round_trip = signals.round_trip.unwrap_or_default();
         let slow = connect > Duration::from_millis(100) && connect > 4 * round_trip;
         let mut confidence = match overflows {
@@ -166,7 +166,7 @@ impl Seen<'_> {
             Some(share) if share >= FULL => Confidence::Possible,
             Some(share) if share >= NEARLY && is_waited => Confidence::Likely,
             Some(_) => return None,
-            // Connections wait although the server has processor time to accept them.
+            // Connections wait although the server has CPU time to accept them.
             None if waiting.is_some() && !self.is_computing => Confidence::Possible,
             None => return None,
         };
@@ -186,7 +186,7 @@ impl Seen<'_> {
             let mut text = format!("{length} connections on average waited to be accepted");
             if let Some(used) = signals.cpu_of_quota.filter(|_| !self.is_computing) {
                 let used = percent(used);
-                text.push_str(&format!(", while {used} of the processor time was used"));
+                text.push_str(&format!(", while {used} of the CPU time was used"));
             }
             evidence.push(text);
         }

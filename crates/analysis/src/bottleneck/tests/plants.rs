@@ -1,4 +1,4 @@
-//! Synthetic loads with a known limit, built from the operational laws.
+//! Synthetic loads with a known limit, computed by the operational laws.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::statistics::Intervals;
 pub(super) const USERS: f64 = 40.0;
 pub(super) const REPLICATES: u32 = 5;
 
-/// A load with a known limit: the signals of its probes, and how its throughput responds.
+/// A load with a known limit: the signals of its probes, and the response of its throughput.
 pub(super) struct Plant {
     pub(super) signals: Signals,
     /// Each step: the resource, the factor, and the elasticity of throughput to relief.
@@ -18,8 +18,8 @@ pub(super) struct Plant {
 }
 
 impl Plant {
-    /// Five replicates of the unchanged load and of each change. All loads of a replicate share a drift. In
-    /// addition, each load has its own noise of up to this share in either direction.
+    /// Five replicates of the unchanged load and of each change. All loads of a replicate share a drift. Each load also
+    /// has noise of its own, from -`noise` to +`noise`.
     pub(super) fn observed(&self, noise: f64) -> Vec<Observation> {
         let draws = Seed(17).stream("noise");
         let mut observations = Vec::new();
@@ -37,7 +37,7 @@ impl Plant {
                     (elasticity * change.and_then(Change::relief).unwrap()).exp()
                 });
                 let throughput = 100.0 * drift * own * effect;
-                // Little's law in a closed loop: more users mean more waiting.
+                // Little's law in a closed loop: more users wait longer.
                 let users = match change {
                     Some(change) if change.resource == Resource::Load => USERS * change.factor,
                     _ => USERS,
@@ -80,7 +80,7 @@ pub(super) fn observation(
     }
 }
 
-/// A host with spare processor time, memory and link capacity, and busy users.
+/// A host with spare CPU time, memory and link capacity, and busy users.
 pub(super) fn idle() -> Signals {
     Signals {
         cpu_quota_cores: Some(2.0),
@@ -109,7 +109,7 @@ pub(super) fn idle() -> Signals {
     }
 }
 
-/// The steps of a usual search. Only the given resources have an effect.
+/// The steps of a typical search. Only the given resources have an effect.
 pub(super) fn answers(given: &[(Resource, f64)]) -> Vec<(Resource, f64, f64)> {
     [
         (Resource::Cpu, 1.25),
@@ -163,7 +163,7 @@ pub(super) fn one_core() -> Plant {
     }
 }
 
-/// Memory is short, so files are read from the disk; the disk is throttled, and therefore saturated.
+/// Memory is short, so files are read from the disk. The disk is throttled and therefore saturated.
 pub(super) fn memory() -> Plant {
     Plant {
         signals: Signals {
@@ -179,7 +179,7 @@ pub(super) fn memory() -> Plant {
     }
 }
 
-/// The same probes with many more files, so that a little more memory has little effect.
+/// The same probes with many more files, so that slightly more memory has little effect.
 pub(super) fn disk_operations() -> Plant {
     Plant {
         answers: answers(&[(Resource::Memory, 0.15), (Resource::DiskOperations, 0.95)]),
@@ -266,8 +266,7 @@ pub(super) fn lock() -> Plant {
     }
 }
 
-/// Each user's request sleeps separately: more users get more throughput, and no limit of the host shortens
-/// the sleep.
+/// Each request sleeps separately: more users raise throughput, and no limit of the host shortens the sleep.
 pub(super) fn sleep() -> Plant {
     Plant {
         signals: idle(),

@@ -35,7 +35,7 @@ pub(super) fn figure(
     let at = |curve: &Drawn<'_>, place: Place, least: usize| -> Result<Vec<usize>, String> {
         if matches!(place, Place::First | Place::Last) && curve.xs.len() < 2 {
             return Err(format!(
-                "only {along} {} was measured: one level is neither the lowest nor the highest of several",
+                "only {along} {} was measured: the test needs several levels",
                 curve.xs[0]
             ));
         }
@@ -54,7 +54,7 @@ pub(super) fn figure(
             .map(|i| (curve.xs[i], curve.ys[i]))
             .unzip())
     };
-    // The ratio of two curves at each level that both have.
+    // The ratios of two curves at the levels that both curves have.
     let gains = |one: &Drawn<'_>, other: &Drawn<'_>| -> Result<Vec<f64>, String> {
         let floor = sweep.floor.unwrap_or(f64::NEG_INFINITY);
         let gains: Vec<f64> = at(one, sweep.at, 1)?
@@ -91,7 +91,7 @@ pub(super) fn figure(
             };
             let (left, right) = (loss(0)?, loss(2)?);
             if right <= 0.0 {
-                return Err("the right side loses nothing against its baseline".to_owned());
+                return Err("the right side has no loss against its baseline".to_owned());
             }
             Ok(left / right)
         }
@@ -127,8 +127,8 @@ pub(super) fn figure(
     }
 }
 
-/// The ratio of the knees of `one` and `other`. A curve that still rises at its last level has not reached its
-/// knee.
+/// The ratio of the knee of `one` to the knee of `other`. A curve that still rises at its last level has not reached
+/// its knee.
 fn ratio_of_knees(one: &Drawn<'_>, other: &Drawn<'_>, along: &str) -> Result<f64, String> {
     let knee = |curve: &Drawn<'_>| -> Result<f64, String> {
         let last = curve.xs.last().copied();
@@ -165,7 +165,7 @@ fn crossing(one: &Drawn<'_>, other: &Drawn<'_>) -> Option<f64> {
 fn no_knee(knee: &Knee, along: &str, xs: &[f64]) -> String {
     let last = xs[xs.len() - 1];
     match knee.rule {
-        Rule::Above(value) => format!("{} is nowhere above {value}, up to {along} {last}", knee.of),
+        Rule::Above(value) => format!("{} is never above {value} up to {along} {last}", knee.of),
         _ => format!("{} is zero throughout: it has no knee", knee.of),
     }
 }
@@ -190,7 +190,7 @@ mod tests {
         let rising = drawn(&xs, &[50.0, 60.0, 300.0, 500.0]);
         // `flat` is below `rising` at first, above it from 1 on, and below it again after 75.
         assert_eq!(crossing(&flat, &rising), Some(75.0));
-        // In the other direction, `rising` falls below `flat` between 0 and 1, but does not stay below it.
+        // In the other direction, `rising` drops below `flat` between 0 and 1, but does not stay below it.
         assert_eq!(crossing(&rising, &flat), None);
         assert_eq!(crossing(&flat, &flat), None);
         let few = drawn(&xs[..3], &[50.0, 60.0, 300.0]);

@@ -1,5 +1,5 @@
-//! Estimates of figures that jump from one value to the next, such as a knee, which is always a level. These
-//! figures are not normally distributed.
+//! Estimates of discrete figures, such as a knee, which is always one of the measured levels. These figures are not
+//! normally distributed.
 
 use super::super::{Kind, Relation};
 use super::Sweep;
@@ -8,16 +8,16 @@ use crate::inputs::Inputs;
 use crate::machines;
 use crate::statistics::{Inference, Interval, Scale};
 
-/// How a figure that jumps from one value to the next is estimated.
+/// The properties of a discrete figure.
 #[derive(Clone, Copy)]
 pub(super) struct Jump {
     scale: Scale,
-    /// How far below and above the figure the true value may certainly lie, on that scale.
+    /// The largest possible distance of the true value below and above the figure, on that scale.
     slack: (f64, f64),
     range: Interval,
 }
 
-/// How a figure jumps; `None` for a smooth figure.
+/// The properties of a discrete figure; `None` for a continuous figure.
 pub(super) fn jump(
     relation: &Relation,
     sweep: &Sweep,
@@ -27,7 +27,8 @@ pub(super) fn jump(
 ) -> Option<Jump> {
     match relation.kind {
         Kind::Knee if sweep.knee.as_ref().is_some_and(|knee| knee.rule.is_level()) => {
-            // A knee lies between its level and the previous level; in a ratio of knees, this applies to both.
+            // The true knee lies between the level of the knee and the previous level. In a ratio of knees, both are
+            // uncertain.
             let (scale, slack) = match relation.right {
                 None => (Scale::Linear, (back(xs, value, expected), 0.0)),
                 Some(_) => {
@@ -58,18 +59,18 @@ pub(super) fn jump(
     }
 }
 
-/// The distance from the previous level to this level, both divided by the expected value; 0 for the first level.
+/// The distance from the previous level to this level, divided by the expected value; 0 for the first level.
 fn back(xs: &[f64], value: f64, expected: f64) -> f64 {
     let levels = xs.iter().rev().map(|x| x / expected);
     let before = levels
         .filter(|x| *x < value)
         .fold(f64::NEG_INFINITY, f64::max);
-    // Reduced by a rounding error, so that the interval excludes the previous level.
+    // Reduced by more than a rounding error, so that the interval excludes the previous level.
     let gap = (value - before) * (1.0 - 1e-12);
     if before.is_finite() { gap } else { 0.0 }
 }
 
-/// The largest ratio of a level to the previous level.
+/// The largest ratio of a level to its previous level.
 fn widest_ratio(xs: &[f64]) -> f64 {
     let ratios = xs
         .windows(2)
@@ -83,8 +84,8 @@ pub(super) const POSITIVE: Interval = Interval {
     high: f64::INFINITY,
 };
 
-/// The figure of all replicates. Its interval is computed from the figures of those single replicates that every
-/// level of every curve has.
+/// Computes the figure from all replicates. Its interval is computed from the figures of single replicates, for
+/// replicates that exist at every level of every curve.
 pub(super) fn by_replicates(
     inputs: &Inputs<'_>,
     traces: &[Trace<'_>],

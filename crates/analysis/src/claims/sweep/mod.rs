@@ -1,8 +1,8 @@
 //! Tests that use whole curves.
 //!
 //! [`trace`] reads the curves with all their replicates from a run. [`figure`] computes the figure of a test from the
-//! means of some of the replicates. Figures that jump have their own kind of interval ([`jump`]). A ranking compares
-//! many curves pair by pair ([`ranking`]).
+//! means of replicates. Discrete figures have a special interval ([`jump`]). A ranking compares many curves pair by
+//! pair ([`ranking`]).
 
 mod figure;
 mod jump;
@@ -41,14 +41,13 @@ pub struct Sweep {
     /// The levels of the curve that are used.
     #[serde(default)]
     pub at: Place,
-    /// How the figures of several levels are combined, for `at`, `identity` and `gain`.
+    /// The rule that combines the figures of several levels, for `at`, `identity` and `gain`.
     #[serde(default)]
     pub pick: Pick,
     /// The floor for values in a `gain`, in the metric's unit; smaller values count as the floor. Without a floor, a
     /// ratio to almost zero would be huge.
     pub floor: Option<f64>,
-    /// The factors whose levels add up to the expected place of a `knee`; the estimate is the knee divided by that
-    /// sum.
+    /// The factors whose levels add up to the expected level of a `knee`; the estimate is the knee divided by this sum.
     #[serde(default)]
     pub relative_to: Vec<String>,
     /// The factor whose levels a `ranking` orders.
@@ -58,7 +57,7 @@ pub struct Sweep {
     pub across: BTreeMap<String, Vec<String>>,
 }
 
-/// Checks that a kind of estimate fits the description of its curves.
+/// Checks that a sweep has the members that its kind of estimate needs, and no others.
 pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(), String> {
     let word = format!("{kind:?}").to_lowercase();
     let Some(sweep) = sweep else {
@@ -83,7 +82,7 @@ pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(
     let is_off_grid = sweep.knee.as_ref().is_some_and(|k| !k.rule.is_level());
     refuse(
         is_off_grid && sweep.at == Place::Knee,
-        "at the knee needs a knee that is a level, not where asymptotes cross",
+        "at the knee needs a rule whose knee is a level: share or above, and not bounds",
     )?;
     refuse(
         sweep.floor.is_some() && kind != Kind::Gain,
@@ -99,7 +98,7 @@ pub(super) fn check(kind: Kind, metric: &str, sweep: Option<&Sweep>) -> Result<(
     )?;
     refuse(
         sweep.among.is_some() != (kind == Kind::Ranking),
-        "does not fit among: a ranking needs it, and no other kind can have it",
+        "needs among if it is a ranking, and cannot have it otherwise",
     )?;
     refuse(
         !sweep.across.is_empty() && kind != Kind::Ranking,
@@ -162,8 +161,8 @@ impl Bench<'_> {
             figure(relation.kind, sweep, &curves, expected)
         };
         if let Err(reason) = figure(&samples) {
-            // If the test estimates the knee itself, a missing knee makes the test unusable. If another figure needs
-            // the knee, the event that the test is about did not occur.
+            // If the test estimates the knee, a missing knee makes the test unusable. If another figure depends on the
+            // knee, the tested event did not occur.
             return match relation.kind {
                 Kind::Knee => Measured::Unusable(reason),
                 _ => Measured::Absent(reason),
@@ -200,7 +199,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The levels that a test uses, if every curve has them. Empty if the levels are not known, for example because a
+    /// The levels that a test uses and that every curve has. Empty if the levels are unknown, for example because a
     /// curve has no knee.
     pub(super) fn levels_of(
         &self,
@@ -240,7 +239,7 @@ impl Bench<'_> {
             .collect()
     }
 
-    /// The sum of the levels at which the knee is expected; 1 if no place is expected.
+    /// The sum of the levels at which the knee is expected; 1 if the test states no expected knee.
     fn expected(&self, sweep: &Sweep, trace: &Trace<'_>) -> Result<f64, String> {
         if sweep.relative_to.is_empty() {
             return Ok(1.0);

@@ -1,4 +1,4 @@
-//! Whether two curves change their order.
+//! Tests for two curves that change their order.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::statistics::{
 };
 
 impl Bench<'_> {
-    /// Whether two curves change their order. The intervals use the Bonferroni correction, so that all
+    /// Tests whether two curves change their order. The intervals use the Bonferroni correction, so that all
     /// comparisons together have the error rate of a single comparison.
     pub(super) fn ranking(
         &self,
@@ -124,7 +124,7 @@ impl Bench<'_> {
     }
 }
 
-/// The basis of an interval that comes from several comparisons, in the form of the basis of one estimate.
+/// Converts an interval from several comparisons to the basis of one estimate.
 fn as_basis(estimate: &Estimate, interval: Interval, intervals: Intervals) -> Basis {
     let normal = Basis {
         n: estimate.n,
@@ -137,7 +137,7 @@ fn as_basis(estimate: &Estimate, interval: Interval, intervals: Intervals) -> Ba
         logarithmic: true,
         range: POSITIVE,
     };
-    // Half of the interval on the logarithmic scale, in units of the half length that an error of 1 gives.
+    // Half of the interval on the logarithmic scale, divided by the half length for an error of 1.
     let unit = (normal.interval(intervals.level).high / estimate.value).ln();
     let half = (estimate.value / interval.low)
         .max(interval.high / estimate.value)
@@ -165,23 +165,23 @@ fn combinations(across: &BTreeMap<String, Vec<String>>) -> Vec<Vec<(String, Stri
         })
 }
 
-/// One of the ranked values at one place: its level, the environment, the level of the numeric factor, and the
-/// values of its replicates.
+/// One of the ranked values: its level, the environment, the level of the numeric factor, and the values of its
+/// replicates.
 type Standing = (String, String, f64, Vec<(u32, f64)>);
 
-/// Two levels that are compared at several places, with the extremes of their ratio.
+/// Two levels that are compared in several environments, with the extremes of their ratio.
 #[derive(Default)]
 struct PairwiseComparison {
     n: usize,
-    /// The greatest ratio and the smallest ratio, each with its place.
+    /// The greatest and the smallest ratio, each with the environment in which it occurs.
     ends: Option<(f64, String, f64, String)>,
-    /// The greatest and the smallest ratio that the intervals support, and those that the intervals allow;
-    /// `None` when no comparison has an interval.
+    /// The greatest and the smallest ratio that the intervals prove, and the greatest and the smallest ratio that they
+    /// permit; `None` if no comparison has an interval.
     supported: Option<(f64, f64)>,
     allowed: Option<(f64, f64)>,
 }
 
-/// How far a pair of curves changes its order; at most 1 when it does not.
+/// The extent to which a pair of curves changes its order; at most 1 if the order does not change.
 struct Turn {
     value: f64,
     low: Option<f64>,

@@ -24,7 +24,7 @@ pub(super) struct Trace<'a> {
 }
 
 impl Trace<'_> {
-    /// Keeps only these replicates, which every level has.
+    /// Removes all replicates that are not in `shared`.
     pub(super) fn keep(&mut self, shared: &[u32]) {
         let others = [&mut self.over, &mut self.per, &mut self.of_knee];
         let lists = others.into_iter().flatten();
@@ -130,7 +130,7 @@ impl Bench<'_> {
     }
 }
 
-/// The sides whose curves a relation needs; each side of a loss is followed by the side's baseline.
+/// The sides whose curves a relation needs. In a loss, each side is followed by its baseline.
 pub(super) fn curves_of(relation: &Relation) -> Vec<Side> {
     let mut sides = Vec::new();
     for side in relation.sides() {

@@ -5,10 +5,10 @@ use super::super::quantity::{bytes, count, counted, percent, three_digits, time}
 use super::super::{Counts, LoadResult, LoopKind, Window, bound, rates};
 use crate::text::columns_of;
 
-/// The largest number of error classes in the line of errors, if there is room.
+/// The largest number of error classes in the line of errors.
 const CLASSES: usize = 3;
 
-/// The four lines. An INVALID result has a further line for each reason.
+/// The four lines. An INVALID result has one more line for each reason.
 pub(super) fn lines(result: &LoadResult) -> String {
     let window = &result.measured;
     let mut text = line("rate", &rate(result));
@@ -90,7 +90,7 @@ fn errors(window: &Window) -> String {
     (0..=CLASSES).rev().map(named).find(fits).unwrap_or(whole)
 }
 
-/// Failures and statuses of 400 and above, each with its number.
+/// Failures by reason and responses by status of 400 and above, each with its count.
 fn classes(counts: &Counts) -> Vec<(String, u64)> {
     let failures = counts.failures.iter();
     let mut classes: Vec<(String, u64)> = failures

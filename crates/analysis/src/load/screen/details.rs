@@ -1,5 +1,5 @@
-//! The details: the outcome of every exchange, offered and achieved rate, exact bytes, errors with their
-//! meanings, the generator's own cost, and every setting that was not given.
+//! The details: outcomes of exchanges, offered and achieved rate, exact bytes, errors with their meanings, the cost of
+//! the generator, and every default setting.
 
 use super::super::lines::line;
 use super::super::quantity::{bytes, count, counted, percent, three_digits, time};
@@ -68,7 +68,7 @@ fn outcomes(window: &Window) -> String {
     text
 }
 
-/// The connections: their number, their mean life, and the share of the open time in which they were idle.
+/// The connections: their number, their mean lifetime, and the share of the open time in which they were idle.
 fn connections(window: &Window) -> String {
     let (counts, connections) = (&window.counts, &window.connections);
     let mut text = format!(
@@ -100,7 +100,7 @@ fn connections(window: &Window) -> String {
     let open = rates::mean_open(window).zip(connections.idle_share());
     if let Some((open, idle)) = open {
         text.push_str(&format!(
-            "; {} open on average, idle {} of that time",
+            "; {} open on average, idle {} of the open time",
             three_digits(open),
             percent(idle)
         ));
@@ -108,7 +108,7 @@ fn connections(window: &Window) -> String {
     text
 }
 
-/// Errors by class, each with its meaning; empty when there are none.
+/// Errors by class, each with its meaning; empty without errors.
 fn errors(window: &Window) -> String {
     let counts = &window.counts;
     let share = rates::error_share(window).unwrap_or(0.0);
@@ -226,7 +226,7 @@ fn rates(result: &LoadResult) -> String {
     text.push_str(&line(
         "received",
         &format!(
-            "{} B of headers, {} B of bodies, {} B of them content",
+            "{} B of headers, {} B of bodies with {} B of content",
             count(bytes.response_heads.0),
             count(bytes.response_bodies.0),
             count(bytes.content.0)
@@ -325,7 +325,7 @@ fn generator(result: &LoadResult) -> String {
     line("generator", &facts.join(", "))
 }
 
-/// Warm-up and drain, which the figures above exclude.
+/// Warm-up and drain, which the other figures exclude.
 fn other_windows(result: &LoadResult) -> String {
     let mut text = String::new();
     for (name, window) in [("warm-up", &result.warm_up), ("drain", &result.drain)] {

@@ -2,8 +2,8 @@
 //!
 //! The answer comes first, in four lines: the rate, the latency, the errors, and the validity with the bound of
 //! the rate (`answer.rs`). A small distribution of the latency and the table of phases follow. All other figures
-//! are in [`details()`]: outcomes, bytes, errors with their meanings, the generator's own cost, and every
-//! setting that was not given.
+//! are in [`details()`]: outcomes, bytes, errors with their meanings, the cost of the generator, and every default
+//! setting.
 
 mod answer;
 mod details;
@@ -19,8 +19,8 @@ use crate::text::{Align, Grid, columns_of, hanging};
 /// Number of targets that are shown; the others are only in the files.
 const TARGETS: usize = 10;
 
-/// The screen. `slos` are the verdicts on the SLOs, if there are any. Figures that were requested
-/// explicitly, such as those of probes and of targets, are always shown.
+/// Returns the screen. `slos` are the verdicts on the SLOs, if there are any. Figures that the command line requested,
+/// such as figures of probes and targets, are always shown.
 pub fn render(result: &LoadResult, slos: &[Verdict]) -> String {
     let mut text = answer(result);
     text.push('\n');
@@ -30,7 +30,7 @@ pub fn render(result: &LoadResult, slos: &[Verdict]) -> String {
     text
 }
 
-/// The screen with all figures and all settings.
+/// Returns the screen with all figures and all settings.
 pub fn details(result: &LoadResult, slos: &[Verdict]) -> String {
     let mut text = answer(result);
     text.push('\n');
@@ -40,7 +40,7 @@ pub fn details(result: &LoadResult, slos: &[Verdict]) -> String {
     text.push_str(&details::render(result));
     text.push_str(&ranks::table(&result.ranks));
     text.push_str(&requested(result, slos));
-    // Repeated here because readers may see only the end of a long screen.
+    // Repeated here, because the top of a long screen scrolls out of view.
     if !result.validity.is_valid() {
         let reasons = counted(result.validity.reasons.len() as u64, "reason");
         text.push_str(&format!("\nINVALID: {reasons}, above\n"));
@@ -73,7 +73,7 @@ pub fn server(result: &LoadResult) -> String {
     server_screen::render(result)
 }
 
-/// Output that the command line requested (probes, targets, SLOs), then the findings.
+/// Output that the command line requested (probes, targets, SLOs), and then the findings.
 fn requested(result: &LoadResult, slos: &[Verdict]) -> String {
     let mut text = server_screen::render(result);
     if result.targets.len() > 1 {
@@ -88,7 +88,7 @@ fn requested(result: &LoadResult, slos: &[Verdict]) -> String {
     text
 }
 
-/// The reasons why the figures are not valid; `None` when they are valid.
+/// The reasons why the figures are not valid; `None` if they are valid.
 pub(super) fn invalid(result: &LoadResult) -> Option<String> {
     if result.validity.is_valid() {
         return None;
@@ -100,10 +100,10 @@ pub(super) fn invalid(result: &LoadResult) -> Option<String> {
     Some(text)
 }
 
-/// The findings, one per line; empty when there are none.
+/// The findings, one per line; empty without findings.
 pub(super) fn remarks(result: &LoadResult) -> String {
     let findings = findings::of(result);
-    // The size mismatch is already shown at the top.
+    // The warning about content lengths is already shown at the top.
     let mismatch = result.measured.counts.size_mismatch();
     let findings = findings
         .iter()
@@ -141,7 +141,7 @@ fn heading(result: &LoadResult) -> String {
     if !setup.wake_up_coalescing.is_zero() {
         let longest = time(setup.wake_up_coalescing);
         let what = format!(
-            "wake-ups delayed by up to {longest} (--rest): latencies are not those of a load without it"
+            "wake-ups delayed by up to {longest} (--rest): latencies are not comparable with a load without --rest"
         );
         text.push_str(&hanging("", &what, WIDTH));
     }
@@ -190,7 +190,7 @@ fn targets(result: &LoadResult) -> String {
     text
 }
 
-/// The verdicts on SLOs. An INVALID result decides no SLO, whatever its figures.
+/// The verdicts on SLOs. With an INVALID result, no SLO is decided.
 fn slo_lines(slos: &[Verdict], is_valid: bool) -> String {
     let mut text = String::new();
     for verdict in slos {

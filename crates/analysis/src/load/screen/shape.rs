@@ -8,17 +8,17 @@ use super::super::quantity::time;
 
 /// Width in columns, one for each class of times.
 const COLUMNS: usize = 72;
-/// Height in lines; each is eight levels high.
+/// Height in lines; each line has eight levels.
 const LINES: usize = 4;
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The percentiles that are marked under the axis, if there is room.
 const MARKS: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// With fewer times than this, no plot is drawn.
+/// The smallest number of times for a plot.
 const FEWEST: u64 = 20;
 
-/// The plot under a heading; empty if there are too few times, or all times are equal.
+/// Draws the plot under a heading; empty if there are too few times or all times are equal.
 pub(super) fn render(head: &str, times: &Distribution) -> String {
     let (Some(least), Some(most)) = (times.min(), times.max()) else {
         return String::new();
@@ -90,8 +90,7 @@ impl Axis {
     }
 }
 
-/// Heights in eighths of a line, in proportion to the counts; a non-empty column has a height of at least
-/// one.
+/// Heights in eighths of a line, in proportion to the counts. A non-empty column has a height of at least one.
 fn heights(counts: &[u64]) -> Vec<usize> {
     let most = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
     let levels = 8.0 * LINES as f64;

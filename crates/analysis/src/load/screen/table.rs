@@ -11,7 +11,7 @@ request's first byte, as most tools count; it misses requests that a stall held 
 for a connection, a delay of the server; send lag: the generator's own delay.
 ";
 
-/// The table of a window.
+/// The table of phases in a window.
 pub(super) fn render(window: &Window) -> String {
     let latency = &window.latency;
     let mut aligns = vec![Align::Left];
@@ -41,7 +41,7 @@ pub(super) fn render(window: &Window) -> String {
     grid.render()
 }
 
-/// Inserts a column between figures, so that units do not touch the next figure.
+/// Inserts an empty column between figures, to separate a unit from the next figure.
 fn apart(mut fields: Vec<String>) -> Vec<String> {
     for field in fields.iter_mut().skip(2) {
         field.insert(0, ' ');

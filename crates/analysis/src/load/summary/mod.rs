@@ -17,7 +17,8 @@ use super::{RankFigures, Verdict};
 
 /// The format version of the summary. It changes when the meaning of a member changes or a member is removed.
 ///
-/// Format 2 has `slos` with `slo` and `met`, where format 1 has `promises` with `promise` and `kept`. Both are read.
+/// Format 2 has `slos` with the members `slo` and `met`. Format 1 has `promises` with `promise` and `kept`. This
+/// version reads both.
 pub const FORMAT: u32 = 2;
 
 /// The result of a load test.
@@ -39,8 +40,8 @@ pub struct Summary {
     pub warm_up: Option<WindowSummary>,
     /// The drain: exchanges in flight at the end of the measured window.
     pub drain: Option<WindowSummary>,
-    /// The time of the users of a closed loop; it must agree with their number by Little's law. `null` for an open loop,
-    /// if the number of users changes, and if exchanges failed.
+    /// The time of the users of a closed loop, which must agree with their number by Little's law. `null` for an open
+    /// loop, for a variable number of users, and if exchanges failed.
     pub user_time: Option<UserTimeSummary>,
     /// The state of the generator itself.
     pub generator: GeneratorSummary,
@@ -55,7 +56,7 @@ pub struct Summary {
     /// Lines or entries of the workload's source that are not requested: numbers by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub skipped: BTreeMap<String, u64>,
-    /// How much of the workload's sequence of pages was requested, if the workload has a sequence.
+    /// The use of the workload's sequence of pages; absent if the workload has no sequence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequence: Option<SequenceSummary>,
     /// Each rank of a test on several machines.
@@ -76,13 +77,13 @@ pub struct UserTimeSummary {
     pub busy: f64,
     /// Mean number of pausing users.
     pub paused: f64,
-    /// The most pages that a user has in progress at the same time.
+    /// The largest number of pages that a user has in progress at the same time.
     pub slots: u32,
     /// The largest valid difference between `users` and `busy` plus `paused`, as a share of the users.
     pub tolerance_share: f64,
 }
 
-/// How much of a workload's sequence of pages was requested, counted from the start of the warm-up.
+/// The use of a workload's sequence of pages, counted from the start of the warm-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SequenceSummary {
@@ -90,7 +91,7 @@ pub struct SequenceSummary {
     pub pages: u64,
     /// Pages requested.
     pub requested: u64,
-    /// How many times the whole sequence was requested; above 1, it was repeated.
+    /// The number of times that the whole sequence was requested; above 1, the sequence was repeated.
     pub times: f64,
 }
 
@@ -100,7 +101,7 @@ pub struct SequenceSummary {
 pub struct ValiditySummary {
     /// Whether the figures are valid.
     pub valid: bool,
-    /// Why they are INVALID: one sentence for each reason.
+    /// The reasons why the figures are INVALID, one sentence each.
     pub reasons: Vec<String>,
 }
 
@@ -172,7 +173,7 @@ pub enum LoopSummary {
 pub struct WindowSummary {
     /// The length of the window.
     pub duration_s: f64,
-    /// Exchanges planned in the window, with their outcomes, whichever window they ended in.
+    /// Exchanges planned in the window, with their outcomes, even if they ended in another window.
     pub counts: CountsSummary,
     /// Bytes above TCP.
     // Results of older versions use this name.
@@ -197,9 +198,9 @@ pub struct WindowSummary {
     pub phases: PhasesSummary,
 }
 
-/// Connections within a window, whenever they were established. A connection's life lasts from its establishment until
-/// it is closed. Connections that outlived the window are not in `life`; `open_s` and `idle_s` contain the part of their
-/// life that lies in the window.
+/// Connections within a window; they may have been established earlier. A connection's lifetime lasts from its
+/// establishment until it is closed. If a connection outlives the window, its lifetime is not in `life`, but `open_s`
+/// and `idle_s` contain the part in the window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConnectionsSummary {
@@ -209,7 +210,7 @@ pub struct ConnectionsSummary {
     pub ended: u64,
     /// Ended connections that the generator closed.
     pub closed_by_client: u64,
-    /// Ended connections that the server closed, or the generator because the server had announced it.
+    /// Ended connections that the server closed, or that the generator closed because the server had announced the end.
     pub closed_by_server: u64,
     /// Ended connections that failed.
     pub failed: u64,
@@ -221,7 +222,7 @@ pub struct ConnectionsSummary {
     pub idle_share: Option<f64>,
     /// Mean number of open connections.
     pub mean_open: Option<f64>,
-    /// Lives of the connections that ended.
+    /// Lifetimes of the connections that ended.
     pub life: Option<Phase>,
     /// Number of completed exchanges on each connection that ended.
     pub exchanges: Option<NumbersSummary>,
@@ -250,7 +251,7 @@ pub struct CountsSummary {
     pub planned: u64,
     /// Exchanges whose request was passed to the transport.
     pub sent: u64,
-    /// Exchanges whose response was completed, whatever its status.
+    /// Exchanges whose response was completed, with any status.
     pub completed: u64,
     /// Exchanges that failed.
     pub failed: u64,
@@ -262,7 +263,7 @@ pub struct CountsSummary {
     pub statuses: BTreeMap<String, u64>,
     /// Reasons of the failed exchanges.
     pub failures: BTreeMap<String, u64>,
-    /// Responses whose content had another length than planned.
+    /// Responses whose content length differs from the plan.
     pub wrong_size: u64,
     /// Requests that were retried because their connection ended before a response.
     pub retried: u64,
@@ -289,7 +290,7 @@ pub struct ByteCountsSummary {
     pub request_heads_bytes: u64,
     /// Names and values of request header fields before compression; the same as transferred without compression.
     pub request_fields_bytes: u64,
-    /// The share that compression saved of the request headers, at most 1; `null` without compression.
+    /// The saving by compression, as a share of the request headers, at most 1; `null` without compression.
     pub request_savings_share: Option<f64>,
     /// Request content.
     pub request_bodies_bytes: u64,
@@ -297,7 +298,7 @@ pub struct ByteCountsSummary {
     pub response_heads_bytes: u64,
     /// Names and values of response header fields before compression.
     pub response_fields_bytes: u64,
-    /// The share that compression saved of the response headers, at most 1.
+    /// The saving by compression, as a share of the response headers, at most 1.
     pub response_savings_share: Option<f64>,
     /// Response content with its transfer coding.
     pub response_bodies_bytes: u64,
@@ -314,7 +315,7 @@ pub struct ByteCountsSummary {
 pub struct RatesSummary {
     /// Exchanges planned in the window.
     pub offered_per_s: Option<f64>,
-    /// Exchanges whose response was completed within the window, whenever they were planned.
+    /// Exchanges whose response was completed within the window, even if they were planned earlier.
     pub achieved_per_s: Option<f64>,
     /// Response bytes of these exchanges, headers and content.
     pub throughput_bytes_per_s: Option<f64>,
@@ -338,7 +339,7 @@ pub struct PhasesSummary {
     pub uncorrected: Option<Phase>,
     /// From the planned instant until a connection was free.
     pub queue: Option<Phase>,
-    /// From a free connection until the first byte was passed to the transport: the generator's own delay.
+    /// From a free connection until the first byte was passed to the transport: the delay of the generator.
     pub send_lag: Option<Phase>,
     /// From the connection attempt to the established connection, without TLS.
     pub connect: Option<Phase>,
@@ -385,13 +386,13 @@ pub struct Phase {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorSummary {
-    /// Processor time in user mode.
+    /// CPU time in user mode.
     pub cpu_user_s: f64,
-    /// Processor time in the kernel.
+    /// CPU time in the kernel.
     pub cpu_system_s: f64,
-    /// Processor time (user and kernel) per exchange that ended.
+    /// CPU time (user and kernel) per exchange that ended.
     pub cpu_per_exchange_us: Option<f64>,
-    /// Processor time spent busy-waiting before planned instants (`--spin`), over all threads.
+    /// CPU time spent busy-waiting before planned instants (`--spin`), over all threads.
     pub busy_wait_s: f64,
     /// Share of the window in which the busiest thread was not waiting, 0 to 1.
     pub busiest_thread_share: Option<f64>,
@@ -407,7 +408,7 @@ pub struct GeneratorSummary {
     pub descriptors_limit: u64,
     /// Connections that failed because no local address and port was left.
     pub ports_exhausted: u64,
-    /// Share of the machine's processor time that the hypervisor gave to other guests, 0 to 1.
+    /// Share of the machine's CPU time that the hypervisor gave to other guests, 0 to 1.
     pub steal_share: f64,
 }
 
@@ -421,12 +422,12 @@ pub struct ThreadSummary {
     pub longest_turn_ms: f64,
     /// Share of the window in which the thread delayed wake-ups so that several responses are read at once, 0 to 1.
     pub rested_share: f64,
-    /// The mean latency with delayed wake-ups divided by that without, as last compared; `null` if they were not
-    /// compared.
+    /// The mean latency with delayed wake-ups divided by the mean latency without, in the last comparison; `null`
+    /// without a comparison.
     pub rest_latency_ratio: Option<f64>,
     /// Time in which the thread busy-waited before planned instants.
     pub busy_wait_s: f64,
-    /// Median time by which a sleep exceeded its requested length; `null` if nothing was planned for an instant.
+    /// Median time by which a sleep exceeded its requested length; `null` if no exchange had a planned instant.
     pub wake_up_latency_ms: Option<f64>,
 }
 
@@ -479,7 +480,7 @@ impl Summary {
         self
     }
 
-    /// The summary as JSON, one member per line, with a line end.
+    /// The summary as JSON, one member per line, with a line end at the end.
     pub fn to_json(&self) -> String {
         let mut text =
             serde_json::to_string_pretty(self).expect("names are strings and numbers finite");

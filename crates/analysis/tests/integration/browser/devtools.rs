@@ -1,5 +1,5 @@
-//! The front end of Chromium's developer tools, a page that opens Chrome traces as Perfetto does. It is driven over the
-//! DevTools protocol on a pipe (`--remote-debugging-pipe`): JSON messages that end with a zero byte.
+//! Drives the front end of Chromium's developer tools, a page that opens Chrome traces as Perfetto does. The protocol
+//! is DevTools on a pipe (`--remote-debugging-pipe`): JSON messages that end with a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -7,15 +7,15 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// The page of the front end that shows traces.
+/// The URL of the front end's page for traces.
 const FRONT_END: &str = "devtools://devtools/bundled/js_app.html?panel=timeline";
 
-/// A Chromium process without a window; killed when this is dropped.
+/// A Chromium process without a window, killed on drop.
 pub struct DevTools {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// Messages sent.
+    /// The number of messages sent.
     count: u64,
 }
 
@@ -60,7 +60,7 @@ impl DevTools {
         let attach = json!({ "targetId": target["targetId"], "flatten": true });
         let session = self.call("Target.attachToTarget", &attach, None);
         let session = session["sessionId"].as_str().unwrap();
-        // While the page opens, it has no script context, or that of another page.
+        // While the page opens, it has no script context, or the script context of the previous page.
         let ready = json!({ "expression": "document.readyState + location.protocol", "returnByValue": true });
         for _ in 0..1_000 {
             let state = self.call("Runtime.evaluate", &ready, Some(session));
@@ -89,7 +89,7 @@ impl DevTools {
             self.output.read_until(0, &mut bytes).unwrap();
             let text = bytes.strip_suffix(&[0]).expect("Chromium has exited");
             let answer: Value = serde_json::from_slice(text).unwrap();
-            // Messages without a number are events.
+            // A message without an id is an event.
             if answer["id"] == self.count {
                 assert!(answer["error"].is_null(), "{method}: {answer:#}");
                 return answer["result"].clone();

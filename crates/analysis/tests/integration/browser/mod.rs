@@ -1,5 +1,5 @@
-//! Reports in a browser: its console has no errors, every figure is drawn, links have a target, the contrast is
-//! sufficient, and nothing is cut off in windows of any width or on paper.
+//! Tests of reports in a browser: the console has no errors, every figure is drawn, links have a target, and the
+//! contrast is sufficient. Nothing is cut off in windows of any width or on paper.
 
 #![expect(
     clippy::disallowed_types,
@@ -26,7 +26,8 @@ use serde::Deserialize;
 use crate::common::write_report;
 use crate::load::sample;
 
-/// Chromium, if installed. Without it a test passes, unless `FATHOMETER_REQUIRE_TOOLS` is set.
+/// Returns the path of Chromium; `None` if it is not installed. With `FATHOMETER_REQUIRE_TOOLS=1`, panics instead of
+/// returning `None`.
 pub fn chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)
@@ -71,7 +72,7 @@ pub fn open(chromium: &Path, folder: &Path, page: &str, more: &[&str]) -> (Strin
     (seen.to_owned(), error)
 }
 
-/// The results of the checks of one report.
+/// The results of the browser's checks of one report.
 #[derive(Debug, Deserialize)]
 struct Seen {
     name: String,
@@ -126,7 +127,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Checks reports in the light and in the dark scheme. Together they have more than `least` figures.
+/// Checks reports in the light and in the dark colour scheme. All reports together must have more than `least` figures.
 fn check(chromium: &Path, folder: &Path, names: &[String], least: usize) {
     let checks = include_str!("checks.js");
     let list = serde_json::to_string(names).unwrap();
@@ -146,7 +147,7 @@ fn check(chromium: &Path, folder: &Path, names: &[String], least: usize) {
         assert!(figures > least, "{figures} figures in all reports");
         for report in &seen {
             let name = &report.name;
-            assert_eq!(report.dark, is_dark, "the scheme of the browser");
+            assert_eq!(report.dark, is_dark, "the colour scheme differs");
             assert!(report.problems.is_empty(), "{name}: {:#?}", report.problems);
             for link in &report.links {
                 let file = link.split('#').next().unwrap();
@@ -159,7 +160,7 @@ fn check(chromium: &Path, folder: &Path, names: &[String], least: usize) {
 #[test]
 fn reports_of_all_published_runs_are_whole_in_a_browser() {
     let Some(chromium) = chromium() else { return };
-    // FATHOMETER_PUBLISHED_FOLDER keeps the reports for inspection.
+    // FATHOMETER_PUBLISHED_FOLDER sets a folder for the reports that is not deleted.
     let scratch = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("FATHOMETER_PUBLISHED_FOLDER");
     let folder = kept.as_deref().map_or(scratch.path(), Path::new);
@@ -223,7 +224,7 @@ fn limited_by_workers() -> Vec<Observation> {
     all
 }
 
-/// RFC 4648 section 4.
+/// Decodes base64 (RFC 4648 section 4).
 fn from_base64(text: &str) -> Vec<u8> {
     let digit = |byte: u8| match byte {
         b'A'..=b'Z' => byte - b'A',

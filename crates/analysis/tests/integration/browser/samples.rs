@@ -1,14 +1,14 @@
-//! Pages of other commands with every part that may be wide: long names, wide tables, large images.
+//! Pages of other commands that contain every part that may be wide: long names, wide tables, large images.
 
 use fathometer_analysis::capacity_page::{self, CapacityReport, LoadPoint};
 use fathometer_analysis::content_page::{
     self, ContentReport, FileSaving, ImageFile, ImagePair, Replaced, Treatment,
 };
 
-/// A path that is wider than a telephone's screen.
+/// A path that is wider than the screen of a phone.
 const LONG: &str = "a/folder/of/a/site/with/a/name/that/has/no/spaces/and-does-not-end/before-the-picture-of-the-page-0042";
 
-/// The page of a capacity search over three loads.
+/// Returns the page of a capacity search over three loads.
 pub(super) fn capacity() -> String {
     let point = |load: f64, p99: f64, bad_share: f64| LoadPoint {
         load,
@@ -37,7 +37,7 @@ pub(super) fn capacity() -> String {
     })
 }
 
-/// The page of a site with treatments, files, images and a replacement.
+/// Returns the page of a site with treatments, files, images and a replacement.
 pub(super) fn content() -> String {
     let picture = |width: u32| {
         ImageFile {

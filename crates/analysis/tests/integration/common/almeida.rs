@@ -1,5 +1,5 @@
-//! A synthetic load study: closed systems with a known knee, so that tests of curves and of their claims need
-//! no network. Nothing here was measured, as the run's title states.
+//! A synthetic load study: closed systems with a known knee. Tests of curves and of claims on curves therefore need no
+//! network. The title of the run states that no figure was measured.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub const SOURCES: StudySources<'_> = StudySources {
     figures: include_str!("../../../../../papers/almeida96/figures.csv"),
 };
 
-/// The study's own data.
+/// Returns the study's own data.
 pub fn study() -> StudyData {
     StudyData::parse(SOURCES).unwrap()
 }
@@ -25,7 +25,7 @@ const FULL: [&str; 16] = [
     "1", "2", "5", "10", "15", "20", "25", "30", "35", "40", "45", "50", "55", "60", "80", "100",
 ];
 
-/// A run of all blocks of the study, with figures for which every claim holds.
+/// Returns a run of all blocks of the study, with figures for which every claim holds.
 pub fn run(mode: Mode, replicates: u32) -> Fixture {
     let mut fixture = Fixture {
         info: info(mode),
@@ -156,7 +156,7 @@ fn record(block: &str, cell: &CellKey, replicate: u32) -> ReplicateRecord {
     }
 }
 
-/// The number of clients at which a server is exhausted.
+/// Returns the number of clients that saturate a server.
 pub fn saturation(server: &str) -> f64 {
     match server {
         "httpd" => 7.6,
@@ -165,8 +165,8 @@ pub fn saturation(server: &str) -> f64 {
     }
 }
 
-/// A closed system: every client adds the same throughput until the processor is exhausted. After that, each
-/// further client reduces it slightly.
+/// Returns the metrics of a closed system. Throughput grows linearly with the clients until the processor is saturated.
+/// Each further client reduces the throughput slightly.
 fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let level = |factor: &str| cell.level(factor).unwrap_or_default();
     let noise = |name: &str, size: f64| {
@@ -177,7 +177,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let is_b = level("workload") == "almeida-b";
     let speed = if level("cpu") == "75" { 0.75 } else { 1.0 };
     let knee = saturation(level("server")) * speed;
-    // One server is better with many small files, another with large ones.
+    // nginx is faster than the other servers under workload A, and slower under workload B.
     let alone = match (level("server"), is_b) {
         ("nginx", false) => 105.0,
         ("nginx", true) => 60.0,

@@ -1,5 +1,5 @@
-//! A synthetic run of barford98: cells like those of the study, with figures of a system with known costs, for
-//! which every claim holds. Nothing here was measured, as the run's title states.
+//! A synthetic run of barford98: cells as in the study, and figures of a system with known costs, for which every claim
+//! holds. The title of the run states that no figure was measured.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ pub const SOURCES: StudySources<'_> = StudySources {
 pub const DESIGN: &str = include_str!("../../../../../papers/barford98/study.toml");
 const FIXED_DESIGN: &str = include_str!("barford.toml");
 
-/// The factors that every cell of every block names.
+/// The factors that every cell of every block has.
 const KEY_FACTORS: [&str; 6] = ["policy", "coding", "visit", "path", "era", "server"];
 
-/// The study's own data.
+/// Returns the study's own data.
 pub fn study() -> StudyData {
     StudyData::parse(SOURCES).unwrap()
 }
@@ -57,7 +57,7 @@ impl Block {
     }
 }
 
-/// Every block and cell of a design.
+/// Returns all cells of a design, each with the name of its block.
 pub fn cells(design: &str, mode: Mode) -> Vec<(String, CellKey)> {
     let design: Design = toml::from_str(design).unwrap();
     let mut all = Vec::new();
@@ -85,7 +85,7 @@ pub fn cells(design: &str, mode: Mode) -> Vec<(String, CellKey)> {
     all
 }
 
-/// A run of all blocks.
+/// Returns a run of all blocks.
 pub fn run(mode: Mode, replicates: u32) -> Fixture {
     let mut records = Vec::new();
     for (block, cell) in cells(FIXED_DESIGN, mode) {
@@ -153,8 +153,8 @@ pub const PAGES: f64 = 3.87;
 pub const IDLE_KB: f64 = 81.0;
 pub const ACTIVE_KB: f64 = 378.0;
 
-/// Users add the same throughput until a resource is exhausted: the processor above 250 users, or a memory too
-/// small for the files and the connections.
+/// Returns the metrics of a cell. Throughput grows linearly with the users until a resource is exhausted: the processor
+/// above 250 users, or a memory that is too small for the files and the connections.
 fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let level = |factor: &str| cell.level(factor).unwrap_or_default();
     let noise = |name: &str, size: f64| {

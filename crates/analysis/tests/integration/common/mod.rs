@@ -1,5 +1,5 @@
-//! A synthetic run: every cell of the study with made-up figures near the published ones, so that tests of
-//! tables, claims and the report need no network. Nothing here was measured, as the run's title states.
+//! A synthetic run: every cell of the study with made-up figures near the published figures. Tests of tables, claims
+//! and the report therefore need no network. The title of the run states that no figure was measured.
 
 pub mod almeida;
 pub mod barford;
@@ -18,7 +18,7 @@ use fathometer_model::{
     Bytes, CellKey, DirectionCertificate, PathCertificate, ReplicateRecord, Seed, Validity,
 };
 
-/// The study's own data.
+/// Returns the study's own data.
 pub fn study() -> StudyData {
     StudyData::parse(StudySources {
         tables: include_str!("../../../../../papers/nielsen97/tables.toml"),
@@ -28,7 +28,7 @@ pub fn study() -> StudyData {
     .unwrap()
 }
 
-/// The content of `run.json` for the synthetic run.
+/// Returns the content of `run.json` for the synthetic run.
 pub fn run_info(mode: Mode) -> RunInfo {
     let setting = |name: &str, wanted: &str, state, detail: Option<&str>| Setting {
         name: name.to_owned(),
@@ -128,7 +128,7 @@ pub fn write_report(folder: &Path, study: &StudyData) -> PathBuf {
     write_digest_with(&digest, &|_| None, &|path, text| fs::write(path, text)).unwrap()
 }
 
-/// The text that a study prints for a run; checks that it fits a terminal.
+/// Returns the text that a study prints for a run. Checks that no line has more than 110 columns.
 pub fn printed(fixture: &Fixture, study: &StudyData) -> String {
     let folder = tempfile::tempdir().unwrap();
     fixture.write(folder.path());
@@ -141,14 +141,14 @@ pub fn printed(fixture: &Fixture, study: &StudyData) -> String {
     text
 }
 
-/// One of a study's texts.
+/// The kind of a study's source text.
 #[derive(Clone, Copy)]
 pub enum Text {
     Claims,
     Tables,
 }
 
-/// The error for a study after the first `from` in one of its texts is replaced by `to`.
+/// Replaces the first `from` in one of the study's source texts by `to`, parses the study, and returns the error.
 pub fn refusal(sources: StudySources<'_>, text: Text, from: &str, to: &str) -> String {
     let whole = match text {
         Text::Claims => sources.claims,
@@ -176,7 +176,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// All blocks of the study, with `replicates` repetitions of each cell.
+    /// Returns a run of all blocks of the study, with `replicates` replicates of each cell.
     pub fn whole(mode: Mode, replicates: u32) -> Fixture {
         let mut fixture = Fixture {
             info: run_info(mode),
@@ -333,7 +333,7 @@ impl Fixture {
         self.records.retain(keep);
     }
 
-    /// Writes the folder.
+    /// Writes the files of the run to `folder`.
     pub fn write(&self, folder: &Path) {
         let json = serde_json::to_string_pretty(&self.info).unwrap();
         fs::write(folder.join("run.json"), json).unwrap();
@@ -395,8 +395,8 @@ pub fn certificate(seed: Seed) -> PathCertificate {
     }
 }
 
-/// Made-up figures: the published ones of a policy, adjusted for path, server and era. Replicates of the same
-/// number share a part of the noise.
+/// Returns made-up figures: the published figures of a policy, adjusted for path, server and era. Replicates with the
+/// same number share a part of the noise.
 fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     let level = |factor: &str| cell.level(factor).unwrap_or_default();
     let is_first = level("visit") == "first";
@@ -454,7 +454,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
             packets *= 1.31;
             seconds *= 1.9;
         }
-        // The savings with the paper's sizes. Over a modem, times are proportional to bytes.
+        // The savings that follow from the paper's file sizes. Over a modem, times are proportional to bytes.
         "content" => {
             let share = match level("workload") {
                 "microscape-css" => 0.89,
@@ -500,7 +500,7 @@ fn metrics(block: &str, cell: &CellKey, seed: Seed) -> BTreeMap<String, f64> {
     .into()
 }
 
-/// The page without its scripts and their data.
+/// Returns the page without scripts and script data.
 pub fn without_scripts(page: &str) -> String {
     let mut parts = page.split("<script");
     let first = parts.next().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The export formats, parsed as their readers do.
+//! Tests of the export formats, with parsers that follow the format specifications.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn reasons_against_a_result_are_in_its_histogram_log() {
     assert_eq!(text.matches("#[INVALID: ").count(), 2);
 }
 
-/// Base64 with padding (RFC 4648, section 4).
+/// Decodes base64 with padding (RFC 4648 section 4).
 fn decoded(text: &str) -> Vec<u8> {
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut bytes = Vec::new();
@@ -122,7 +122,7 @@ fn decoded(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A sample: its name, its labels, its value.
+/// A sample: name, labels and value.
 pub type Sample = (String, Vec<(String, String)>, f64);
 
 /// Parses the text format 0.0.4 strictly: every sample belongs to the family that was declared last, and a

@@ -46,7 +46,7 @@ fn every_page_is_whole_and_needs_nothing_from_outside() {
 
 #[test]
 fn the_distribution_has_a_bar_for_the_slowest_exchange() {
-    // A stall of a second: latencies of 0.9 ms to 1 s.
+    // A stall of one second causes latencies of 0.9 ms to 1 s.
     let page = load_page::render(&sample::stalled(), &[]);
     let start = page.find("Distribution of the latency").unwrap();
     let end = start + page[start..].find("</svg>").unwrap();
@@ -57,15 +57,15 @@ fn the_distribution_has_a_bar_for_the_slowest_exchange() {
     }
 }
 
-/// A test of a million exchanges has the page of a short one: the distribution has a bar per class of latency, and the
-/// engine merges the seconds of a long test into at most 1024 intervals (`fathometer_load::MOST_INTERVALS`).
+/// The page does not grow with the test. The distribution has one bar per class of latency, and the engine merges the
+/// seconds of a long test into at most 1024 intervals (`fathometer_load::MOST_INTERVALS`).
 #[test]
 fn the_page_of_a_million_exchanges_stays_small() {
     let mut result = sample::stalled();
     let latency = &mut result.measured.latency.corrected;
     *latency = Distribution::default();
     for n in 0..1_000_000_u64 {
-        // From 0.1 ms to 10 s, evenly on a logarithmic scale.
+        // Latencies from 0.1 ms to 10 s, evenly spaced on a logarithmic scale.
         let millis = 0.1 * 1e5_f64.powf(n as f64 / 1e6);
         latency.record(Duration::from_secs_f64(millis / 1e3));
     }

@@ -1,4 +1,4 @@
-//! Hand-made results whose figures can be calculated by hand.
+//! Synthetic results whose figures can be calculated by hand.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -57,9 +57,9 @@ fn setup(kind: LoopKind) -> Setup {
     }
 }
 
-/// Ten seconds of 1000 requests per second, each on its own connection, to a server that responds in 1 ms and
-/// stalls for one whole second. The 1000 requests planned during the stall wait 1000, 999 … 1 ms and fill the
-/// queue; the request in flight waits a second too.
+/// Returns a test of ten seconds at 1000 requests/s, each on its own connection. The server responds in 1 ms and stalls
+/// for one second. The 1000 requests planned during the stall wait 1000, 999 … 1 ms and fill the queue; the request in
+/// flight also waits one second.
 pub fn stalled() -> LoadResult {
     let mut latency = Latency::default();
     for n in 0..10_000_u64 {
@@ -200,7 +200,7 @@ pub fn stalled() -> LoadResult {
     }
 }
 
-/// A closed loop of users that fetch pages of several files from a server that breaks down, on an overloaded
+/// Returns a closed loop of users that fetch pages of several files from a server that breaks down, on an overloaded
 /// machine.
 pub fn broken() -> LoadResult {
     let mut result = stalled();
@@ -279,7 +279,7 @@ pub fn broken() -> LoadResult {
     result
 }
 
-/// A test without any event.
+/// Returns a test without exchanges.
 pub fn nothing() -> LoadResult {
     let mut result = stalled();
     result.measured = Window::default();
@@ -293,7 +293,7 @@ pub fn nothing() -> LoadResult {
     result
 }
 
-/// A server that accepts connections and never responds: ten requests timed out, five were unfinished.
+/// Returns a server that accepts connections and never responds: ten requests timed out, five were unfinished.
 pub fn silent() -> LoadResult {
     let mut result = stalled();
     result.setup.kind = LoopKind::Closed { users: 15 };
@@ -320,7 +320,7 @@ pub fn silent() -> LoadResult {
     result
 }
 
-/// The stalled server, with probes, on a machine whose processors are exhausted and whose kernel does not
+/// Returns the stalled server, with probes, on a machine whose processors are exhausted and whose kernel does not
 /// report everything.
 pub fn watched() -> LoadResult {
     let mut result = stalled();
@@ -384,7 +384,7 @@ pub fn watched() -> LoadResult {
     result
 }
 
-/// The stalled server over TLS with HTTP/2: 48 full handshakes and 16 resumed ones.
+/// Returns the stalled server over TLS with HTTP/2: 48 full handshakes and 16 resumed handshakes.
 pub fn multiplexed() -> LoadResult {
     let mut result = stalled();
     result.setup.url = "https://127.0.0.1:8443/".to_owned();
@@ -437,7 +437,7 @@ pub fn multiplexed() -> LoadResult {
     result
 }
 
-/// All results by name.
+/// Returns all results by name.
 pub fn all() -> [(&'static str, LoadResult); 6] {
     [
         ("multiplexed", multiplexed()),

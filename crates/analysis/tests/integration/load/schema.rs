@@ -1,4 +1,4 @@
-//! The published schema: it is up to date, and all output conforms to it.
+//! Tests that the published schema is up to date, and that all output conforms to the schema.
 //!
 //! The validator here supports the keywords that the schema uses. It rejects a schema with any other keyword,
 //! so that every keyword is checked.
@@ -14,7 +14,7 @@ use super::sample;
 /// If set, the schema is written instead of compared.
 const UPDATE: &str = "FATHOMETER_UPDATE_SCHEMA";
 
-/// Compares a published schema with that of the types.
+/// Compares a published schema with the schema that is generated from the types.
 fn assert_published(name: &str, schema: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../docs")
@@ -103,7 +103,7 @@ fn figures_of_the_summary() {
     let measured = &summary.measured;
     assert_eq!(measured.rates.offered_per_s, Some(1_000.0));
     assert_eq!(measured.rates.goodput_bytes_per_s, Some(1_024_000.0));
-    // Waits of 1 to 1 000 ms, and 10 000 times about a millisecond, in 10 s.
+    // Within 10 s: 1 000 waits of 1, 2 … 1 000 ms, and 10 000 service times of about 1 ms.
     let waits = 500.5;
     let service = 10_000.0 * 0.999_5e-3 + 0.000_1;
     let lags = 10_000.0 * 19.5e-6;
@@ -184,7 +184,7 @@ impl Judge<'_> {
     ) -> Result<(), String> {
         let fail = |why: &str| Err(format!("{at}: {value} {why}"));
         match keyword {
-            // Texts for people, and keywords that `$ref` and `type` use.
+            // Annotations, and keywords that `$ref` and `type` use.
             "$schema" | "$defs" | "title" | "description" | "format" => Ok(()),
             "$ref" => {
                 let path = rule.as_str().unwrap().strip_prefix('#').unwrap();
@@ -217,7 +217,7 @@ impl Judge<'_> {
                 let fitting = fitting.filter(|s| self.judge(s, value, at).is_ok()).count();
                 match (keyword, fitting) {
                     (_, 1) | ("anyOf", 2..) => Ok(()),
-                    _ => fail(&format!("fits {fitting} of {keyword}")),
+                    _ => fail(&format!("matches {fitting} schemas of {keyword}")),
                 }
             }
             "required" => {

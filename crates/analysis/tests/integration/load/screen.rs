@@ -38,7 +38,7 @@ fn the_answer_comes_first_in_four_lines() {
 
 #[test]
 fn the_bound_that_was_hit_is_named() {
-    // 1 000 requests of a second at 100/s were offered, and a stall delayed them.
+    // The server kept up with the offered rate on average: a stall only delayed requests.
     let mut open = sample::stalled();
     assert!(
         bound::of(&open).starts_with("the offered rate"),
@@ -138,7 +138,7 @@ fn every_screen_warns_if_all_responses_are_errors() {
         (
             &[(200, 49), (500, 51)],
             page,
-            "51.0 % of the responses had an error status: median and throughput are those of errors",
+            "51.0 % of the responses had an error status: median and throughput describe mostly errors",
         ),
         (
             &[(301, 5), (302, 5)],
@@ -203,7 +203,7 @@ fn a_probed_server_has_a_section_of_its_own() {
     let text = screen::render(&result, &[]);
     let begin = text.find("\nserver ").unwrap();
     let end = begin + text[begin..].find("\nMore: ").unwrap();
-    // 8 s of processor time for 10 000 exchanges.
+    // 8 s of CPU time for 10 000 exchanges.
     let words: Vec<&str> = text.split_whitespace().collect();
     let flowing = words.join(" ");
     assert!(flowing.contains("CPU 800 µs an exchange (300 µs user, 500 µs system)"));

@@ -1,4 +1,4 @@
-//! Thresholds judged on results with known figures.
+//! Tests of SLOs on results with known figures.
 
 use fathometer_analysis::load::{LoadResult, Slo, Verdict};
 
@@ -40,12 +40,12 @@ fn a_stall_violates_an_slo_on_corrected_latency_and_not_on_uncorrected() {
 #[test]
 fn each_metric_is_what_it_says() {
     let result = sample::broken();
-    // 200 failures, 300 bad statuses and 20 unfinished, of 5 020.
+    // Of 5 020 exchanges, 200 failed, 300 had an error status, and 20 were unfinished.
     assert!((measured("errors<1%", &result) - 520.0 / 5_020.0).abs() < 1e-12);
     assert!((measured("rate>1/s", &result) - 470.0).abs() < 1e-9);
     assert!((measured("throughput>1MB/s", &result) - 9.4e6).abs() < 1e-3);
     assert!((measured("goodput>1MB/s", &result) - 9.2e6).abs() < 1e-3);
-    // A page may be among the exchanges that did not end.
+    // An unfinished exchange may belong to a page, so the mean time of a page is unknown.
     assert_eq!(one("page.mean<1s", &result).measured, None);
     let mut ended = sample::broken();
     ended.measured.counts.unfinished = 0;
@@ -99,8 +99,8 @@ fn what_was_not_measured_is_not_kept() {
 
 #[test]
 fn exchanges_that_never_ended_are_longer_than_any_that_did() {
-    // Ten of fifteen ended: every quantile up to two thirds is known. As in the load engine, exchanges that did
-    // not end are recorded with the time that they waited.
+    // Ten of fifteen exchanges ended, so every quantile up to two thirds is known. As in the load engine, unfinished
+    // exchanges are recorded with the time that they waited.
     let mut result = sample::silent();
     let latency = &mut result.measured.latency;
     for times in [
@@ -110,7 +110,7 @@ fn exchanges_that_never_ended_are_longer_than_any_that_did() {
     ] {
         (0..5).for_each(|_| times.record(std::time::Duration::from_secs(25)));
     }
-    // To three digits.
+    // The histogram has three significant digits.
     assert!((measured("p50<30s", &result) / 20_000.0 - 1.0).abs() < 1e-3);
     assert!(one("p66<30s", &result).met);
     for slo in [

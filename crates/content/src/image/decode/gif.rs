@@ -1,4 +1,4 @@
-//! GIF, still and animated.
+//! Decodes GIF, still and animated.
 
 use std::num::NonZeroU64;
 
@@ -11,7 +11,7 @@ use crate::image::{Frame, ImageError, Limits, Picture};
 pub(super) fn decode(content: &[u8], limits: Limits) -> Result<Picture, ImageError> {
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::RGBA);
-    // Browsers enlarge the canvas for a frame outside of it, in different ways. Such a file is refused.
+    // Browsers enlarge the canvas for a frame outside the canvas, in different ways. Such a file is refused.
     options.check_frame_consistency(true);
     let bytes = NonZeroU64::new(limits.bytes() as u64).unwrap_or(NonZeroU64::MIN);
     options.set_memory_limit(MemoryLimit::Bytes(bytes));

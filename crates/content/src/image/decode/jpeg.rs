@@ -1,4 +1,4 @@
-//! JPEG.
+//! Decodes JPEG.
 
 use jpeg_decoder::{Decoder, PixelFormat};
 

@@ -1,4 +1,4 @@
-//! The decoders, each under limits.
+//! The image decoders, all with limits.
 
 mod gif;
 mod jpeg;

@@ -1,4 +1,4 @@
-//! PNG and APNG.
+//! Decodes PNG and APNG.
 
 use std::io::Cursor;
 
@@ -87,7 +87,7 @@ pub(super) fn decode(content: &[u8], limits: Limits) -> Result<Picture, ImageErr
         let rgba = canvas.show(&rgba, at, blend, dispose);
         frames.push(Frame { rgba, delay });
     }
-    // Chunks may follow the pixels.
+    // Chunks may also follow the pixels.
     reader.finish().map_err(malformed)?;
     let exif = reader
         .info()

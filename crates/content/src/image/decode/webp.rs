@@ -1,4 +1,4 @@
-//! WebP, still.
+//! Decodes still WebP.
 
 use std::io::Cursor;
 

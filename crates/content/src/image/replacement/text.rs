@@ -1,23 +1,23 @@
 //! Recognises text in an image by its colours and its shapes.
 //!
-//! The background is flat, and every other pixel is a mixture of the background and one ink, like the smooth
-//! edges of glyphs. The ink forms lines of similar height. Each line has several shapes of similar size with
-//! gaps between them.
+//! The background is flat. Every other pixel is a mixture of the background colour and one ink colour, as in the smooth
+//! edges of glyphs. The ink forms lines of similar height. Each line has several shapes of similar size, separated by
+//! gaps.
 
 use std::fmt::Write as _;
 
 use super::super::Picture;
 use super::{css_color, visible};
 
-/// The largest width and height in pixels. Larger images count as drawings.
+/// The largest width and height in pixels. Larger images are treated as drawings.
 const LARGEST: u32 = 2_000;
 /// The smallest and largest height of a line of text, in pixels.
 const LINE_HEIGHT: std::ops::RangeInclusive<u32> = 6..=100;
-/// The fewest shapes in a line. With fewer, the line may be anything.
+/// The minimum number of shapes in a line. With fewer shapes, a line cannot be recognised as text.
 const FEWEST_SHAPES: usize = 3;
-/// The mean number of strokes that a row of text crosses. No drawing has as many in one line.
+/// The minimum for the mean number of strokes that a row of text crosses. Drawings have fewer strokes in one line.
 const MANY_STROKES: f64 = 6.0;
-/// The largest distance of a pixel's channel from the line between background and ink.
+/// The largest distance of a pixel's channel from the straight line between background and ink.
 const TOLERANCE: i32 = 24;
 
 /// Text that was found in an image.
@@ -32,7 +32,7 @@ pub struct TextShape {
     is_bold: bool,
 }
 
-/// The share of ink in each pixel, from 0 to 255.
+/// The coverage by ink of each pixel, from 0 to 255.
 struct Coverage {
     width: usize,
     ink: Vec<u8>,
@@ -79,12 +79,12 @@ impl TextShape {
         })
     }
 
-    /// The width and the height in pixels.
+    /// Returns the width and the height in pixels.
     pub(super) fn size(&self) -> [u32; 2] {
         [self.width, self.height]
     }
 
-    /// The element with this text, which must be escaped.
+    /// Returns the element with this text, which must already be escaped.
     pub(super) fn html(&self, text: &str) -> String {
         let (_, ink_height) = self.lines[0];
         let has_descender = text.contains(['g', 'j', 'p', 'q', 'y', 'Q', ',', ';']);
@@ -111,7 +111,7 @@ impl TextShape {
     }
 }
 
-/// The colour of nearly all pixels of the border.
+/// Returns the colour of nearly all border pixels.
 fn background(pixels: &[[u8; 4]], width: usize) -> Option<[u8; 4]> {
     let rows = pixels.len() / width;
     let edge = |index: usize| {
@@ -122,7 +122,7 @@ fn background(pixels: &[[u8; 4]], width: usize) -> Option<[u8; 4]> {
         .filter(|&index| edge(index))
         .map(|index| pixels[index])
         .collect();
-    // Finds the majority candidate by the algorithm of Boyer and Moore, which is then counted.
+    // The algorithm of Boyer and Moore finds the majority candidate, which is then counted.
     let (mut candidate, mut votes) = (edge[0], 0_usize);
     for &pixel in &edge {
         match (votes, pixel == candidate) {
@@ -131,14 +131,14 @@ fn background(pixels: &[[u8; 4]], width: usize) -> Option<[u8; 4]> {
             (_, false) => votes -= 1,
         }
     }
-    // The palette of a GIF may contain two nearly equal colours for one.
+    // The palette of a GIF may have two nearly equal colours where the image has one.
     let is_same = |pixel: &&[u8; 4]| (0..4).all(|at| pixel[at].abs_diff(candidate[at]) <= 4);
     let same = edge.iter().filter(is_same).count();
     let is_flat = same * 100 >= edge.len() * 95 && matches!(candidate[3], 0 | 255);
     is_flat.then_some(candidate)
 }
 
-/// The opaque colour that is farthest from the background.
+/// Returns the opaque colour that is farthest from the background.
 fn ink(pixels: &[[u8; 4]], background: [u8; 4]) -> Option<[u8; 4]> {
     let distance = |pixel: &[u8; 4]| -> i32 {
         let channel = |at: usize| (i32::from(pixel[at]) - i32::from(background[at])).pow(2);
@@ -148,7 +148,7 @@ fn ink(pixels: &[[u8; 4]], background: [u8; 4]) -> Option<[u8; 4]> {
         .iter()
         .filter(|pixel| pixel[3] == 255 && **pixel != background);
     let ink = *match background[3] {
-        // On a transparent background any opaque colour is ink. The first one is used, and the others are
+        // On a transparent background any opaque colour may be the ink. The first colour is used, and the others are
         // compared with it.
         0 => opaque.clone().next()?,
         _ => opaque.max_by_key(|pixel| distance(pixel))?,
@@ -157,8 +157,8 @@ fn ink(pixels: &[[u8; 4]], background: [u8; 4]) -> Option<[u8; 4]> {
     (background[3] == 0 || distance(&ink) >= 60 * 60).then_some(ink)
 }
 
-/// The share of ink that mixes with the background to this pixel, from 0 to 255. `None` if no mixture gives the
-/// pixel.
+/// Returns the share of ink, from 0 to 255, whose mixture with the background gives this pixel. `None` if no mixture
+/// does.
 fn covered(pixel: [u8; 4], background: [u8; 4], ink: [u8; 4]) -> Option<u8> {
     let of = |color: [u8; 4], at: usize| i32::from(color[at]);
     if background[3] == 0 {
@@ -187,7 +187,7 @@ impl Coverage {
         self.ink[row as usize * self.width + column] >= 96
     }
 
-    /// The runs of rows with ink.
+    /// Returns the runs of consecutive rows with ink.
     fn lines(&self) -> Vec<(u32, u32)> {
         let mut lines: Vec<(u32, u32)> = Vec::new();
         let mut is_open = false;
@@ -207,7 +207,8 @@ impl Coverage {
         lines
     }
 
-    /// Whether the line has several shapes, no shape much wider than high, and rows that cross several strokes.
+    /// Returns whether the line has several shapes, has no shape much wider than high, and has rows that cross several
+    /// strokes.
     fn is_text(&self, (top, height): (u32, u32)) -> bool {
         let has_ink = |column: usize| (top..top + height).any(|row| self.is_ink(row, column));
         let mut widths = Vec::new();
@@ -227,10 +228,10 @@ impl Coverage {
         }
         let strokes: usize = (top..top + height).map(|row| self.runs(row).count()).sum();
         let strokes_per_row = strokes as f64 / f64::from(height);
-        // Letters may touch each other. A word is then one shape with many strokes.
+        // If letters touch each other, a word is one shape with many strokes.
         let is_narrow = widths.iter().all(|&width| width <= height * 4);
         let has_many_strokes = strokes_per_row >= MANY_STROKES;
-        // Bars and rules have the same shape everywhere.
+        // Bars and rules consist of equal shapes.
         let (least, most) = (widths.iter().min(), widths.iter().max());
         let is_varied = least != most || strokes_per_row.fract() > 0.05;
         widths.len() >= FEWEST_SHAPES
@@ -239,7 +240,7 @@ impl Coverage {
             && strokes_per_row >= 0.5 * widths.len() as f64
     }
 
-    /// The lengths of the runs of ink in a row.
+    /// Returns the lengths of the runs of ink in a row.
     fn runs(&self, row: u32) -> impl Iterator<Item = usize> {
         let start = row as usize * self.width;
         self.ink[start..start + self.width]
@@ -248,7 +249,7 @@ impl Coverage {
             .map(<[u8]>::len)
     }
 
-    /// The median length of a run of ink, relative to the line height.
+    /// Returns the median length of a run of ink, relative to the line height.
     fn stroke(&self, lines: &[(u32, u32)]) -> f64 {
         let mut lengths: Vec<usize> = lines
             .iter()

@@ -62,7 +62,8 @@ pub struct CapacityArguments {
     /// on errors
     #[arg(long, value_name = "TIME", default_value = "120s", value_parser = some_time)]
     pub(super) longest_trial: Duration,
-    /// Time limit of the search: no trial starts after it; the bounds found until then are reported as inconclusive
+    /// Time limit of the search: no trial starts after it; the bounds found within the limit are reported as
+    /// inconclusive
     #[arg(long, value_name = "TIME", default_value = "15m", value_parser = some_time)]
     pub(super) budget: Duration,
     /// Do not calibrate the generator. The calibration measures the highest rate at which the generator is on time,
@@ -116,13 +117,13 @@ const EXAMPLES: &str = "Examples:
   fathometer capacity http://127.0.0.1:8080/ --slo 'p99<50ms' --probe nginx.service
   fathometer capacity http://127.0.0.1:8080/ --slo 'p95<1s' --ue -- --workload surge
   fathometer capacity https://127.0.0.1:8443/ --slo 'p99<20ms' -- --policy h2 --insecure
-  fathometer capacity --self-test                     do the intervals contain the known capacities?
+  fathometer capacity --self-test                     test whether the intervals contain the known capacities
   fathometer capacity --self-test --real              the same on real sockets
 
 Exit codes: 0 each SLO has an interval, 1 failed, 2 usage error, 3 inconclusive or INVALID (interrupted, out of
-time, or beyond what this generator can send), 4 a gate failed, or (--self-test) too few intervals contain the capacity.";
+time, or above the generator's limit), 4 a gate failed, or (--self-test) too few intervals contain the capacity.";
 
-/// The goal of a search.
+/// Builds the goal of a search.
 pub(super) fn goal(arguments: &CapacityArguments, demand: Demand, timeout: Duration) -> Goal {
     let whole = demand.is_users();
     let (start, most) = if whole { (4.0, 10_000.0) } else { (100.0, 1e6) };

@@ -15,7 +15,7 @@ use super::server::{self, Server};
 pub struct Requests<'a> {
     /// The URL under test.
     pub url: &'a str,
-    /// Options of `load` after `--`.
+    /// The options of `load` that follow `--`.
     pub options: &'a [String],
     /// Connections of an open loop.
     pub connections: u32,
@@ -25,7 +25,7 @@ pub struct Requests<'a> {
     pub seed: u64,
 }
 
-/// Measures the generator's limit for the requests of a setup; `None` if the generator is not on time at any rate.
+/// Measures the highest rate at which the generator is on time for these requests; `None` if there is no such rate.
 ///
 /// # Errors
 /// If the origin does not start, or a test fails.

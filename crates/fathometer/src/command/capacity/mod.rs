@@ -130,7 +130,7 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     }
     if interrupted() {
         say(format_args!(
-            "interrupted: the bounds are those of the completed trials"
+            "interrupted: the bounds are based on the completed trials"
         ));
     }
     // Written after the result is printed, so a failure to write does not lose the result.
@@ -141,12 +141,12 @@ pub fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     Ok(code(&outcome, arguments.gate.as_ref()))
 }
 
-/// Checks that the longest trial is long enough to show that a load works: the outcome of the exchanges of the last
-/// seconds is not known yet.
+/// Checks that the longest trial can show that a load works. The last exchanges of a trial have no outcome yet, so the
+/// trial must be longer than --final-trial.
 fn longest_trial_is_possible(goal: &Goal, slos: &[SloLimit]) -> Result<(), Failure> {
     let wait = goal.longest_wait(slos);
     let least = goal.final_trial + wait;
-    // Sums of decimal fractions of a second are not exact.
+    // Floating-point sums of seconds are not exact.
     if goal.longest_trial + 1e-9 >= least {
         return Ok(());
     }
@@ -214,7 +214,7 @@ fn progress(plan: &TrialPlan, elapsed: f64, whole: bool) -> String {
     )
 }
 
-/// The exit code: 4 if the gate fails for an SLO, else 3 if an answer is missing, else 0.
+/// Returns the exit code: 4 if the gate fails for an SLO, else 3 if an SLO has no verdict, else 0.
 fn code(outcome: &Outcome, gate: Option<&Gate>) -> ExitCode {
     let answers = || outcome.slos.iter().map(|slo| &slo.answer);
     let verdicts: Vec<Option<bool>> = answers()

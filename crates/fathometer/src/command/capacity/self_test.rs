@@ -17,7 +17,7 @@ use super::arguments::CapacityArguments;
 /// Default number of searches of the self-test in virtual time.
 const SEARCHES: u64 = 200;
 
-/// Runs the searches of the self-test on two threads: each is a function of its seed and number.
+/// Runs the searches of the self-test on two threads. The result of a search depends only on its seed and number.
 pub(super) fn run(arguments: &CapacityArguments) -> Result<ExitCode, Failure> {
     let kinds = KINDS.len() as u64;
     let goal = Goal {
@@ -84,7 +84,7 @@ pub(super) fn run_on_sockets(arguments: &CapacityArguments) -> Result<ExitCode, 
     show_self_test(arguments, &all)
 }
 
-/// Prints the table of a self-test: exit code 4 if too few intervals contain the capacity.
+/// Prints the table of a self-test. Returns exit code 4 if too few intervals contain the capacity.
 fn show_self_test(
     arguments: &CapacityArguments,
     all: &[SearchResult],

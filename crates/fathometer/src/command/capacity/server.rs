@@ -38,7 +38,7 @@ impl Subject for Server {
     }
 }
 
-/// The `load` options for this kind of load; each trial sets the number.
+/// Returns the `load` options for this kind of load; each trial sets the rate or the number of users itself.
 pub fn options(demand: Demand) -> &'static [&'static str] {
     match demand {
         Demand::Rate { .. } => &["--rate", "1"],

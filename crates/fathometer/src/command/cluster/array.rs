@@ -20,10 +20,10 @@ pub(super) fn is_study(command: &[OsString]) -> bool {
     command.first().is_some_and(|word| word == "study")
 }
 
-/// Options of `study` that the array sets itself, or that a share cannot have.
+/// Options of `study` that the array sets itself, or that have no meaning for the share of one rank.
 const RESERVED: [&str; 5] = ["--output", "--rank", "--ranks", "--resume", "--new"];
 
-/// The first reserved option in a command.
+/// Returns the first reserved option in a command.
 pub(super) fn reserved_option(command: &[OsString]) -> Option<String> {
     command.iter().find_map(|word| {
         let word = word.to_string_lossy();
@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     });
     folder::make(&folder, &script, followed)?;
     let job = programs::submit(&folder.join(files::SCRIPT)).inspect_err(|_| {
-        // The folder holds only what was created above.
+        // The folder contains only the files created above.
         let _ = std::fs::remove_dir_all(&folder);
     })?;
     eprintln!(
@@ -107,15 +107,15 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     merged(&folder, &codes, arguments, failed)
 }
 
-/// The exit code of each rank; `None` for a rank that has not recorded one yet.
+/// Reads the exit code of each rank; `None` for a rank without a recorded exit code.
 fn codes(folder: &Path, ranks: NonZeroU32) -> Result<Vec<Option<u8>>, JobError> {
     (0..ranks.get())
         .map(|rank| folder::code_in(&folder.join(&files_of(rank)[1])))
         .collect()
 }
 
-/// Whether a rank failed, was killed or left no code. A share that is INVALID (3), or whose claims are not met (4),
-/// is not a failure: the merged run decides.
+/// Whether a rank failed, was killed or recorded no exit code. An INVALID share (3) or a share whose claims are not met
+/// (4) is not a failure: only the merged run is judged.
 fn is_failure(code: &Option<u8>) -> bool {
     !matches!(code, Some(0 | 3 | 4))
 }
@@ -148,7 +148,7 @@ fn merged(
         .filter(|run| run.join("run.json").is_file())
         .collect();
     if runs.is_empty() {
-        // Without any run, as after a usage error on all ranks: the largest exit code of a rank.
+        // If no rank wrote a run, as after a usage error on all ranks, the exit code is the largest of the ranks.
         let code = codes.iter().flatten().copied().max().unwrap_or(1);
         return Ok(ExitCode::from(match code {
             0 | 126.. => 1,

@@ -1,4 +1,4 @@
-//! `fathometer cluster kubernetes`: a load test or a study as manifests for `kubectl apply`.
+//! `fathometer cluster kubernetes`: prints a load test or a study as manifests for `kubectl apply`.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -24,7 +24,7 @@ For a load test: prints a headless Service and an Indexed Job with one pod for e
 succeeds. A failed pod is not restarted, because it would join a running test. The comments in the output are the \
 commands that create the ranks' secret, show the result, and remove the Job.
 
-For a study: prints an Indexed Job. Each pod measures a share of the replicates and keeps its run on the volume of \
+For a study: prints an Indexed Job. Each pod measures a share of the replicates and writes its run to the volume of \
 --claim; a node runs one pod at a time. With --merge: prints the Job that merges the runs after all shares are complete.
 
 Examples:
@@ -45,8 +45,7 @@ pub(super) struct KubernetesArguments {
     /// Namespace [default: the namespace of kubectl's context]
     #[arg(long, value_name = "NAME")]
     namespace: Option<Name>,
-    /// CPU request of each rank; there is no CPU limit, because throttling would stop a rank in the middle of its
-    /// work
+    /// CPU request of each rank; there is no CPU limit, because throttling would pause a rank while it measures
     #[arg(long, value_name = "AMOUNT", default_value = "1")]
     cpu: Quantity,
     /// Memory request of each rank; for a load test also its memory limit
@@ -91,7 +90,7 @@ pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> 
     check_command(&arguments.command)?;
     if !arguments.name.fits(arguments.ranks) {
         return Err(usage(format!(
-            "the name {} is too long: with the number of a rank it has more than 63 characters",
+            "the name {} is too long: with a rank's number appended, it has more than 63 characters",
             arguments.name
         )));
     }
@@ -137,7 +136,7 @@ pub(super) fn run(arguments: &KubernetesArguments) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// The manifest of a study, or of the Job that merges its runs.
+/// Builds the manifest of a study, or of the Job that merges its runs.
 fn study(arguments: &KubernetesArguments, words: &[String]) -> Result<String, Failure> {
     if let Some(name) = reserved_option(&arguments.command) {
         return Err(usage(format!(
@@ -162,7 +161,7 @@ fn study(arguments: &KubernetesArguments, words: &[String]) -> Result<String, Fa
     };
     if !job.has_names() {
         return Err(usage(format!(
-            "the name {} is too long: with -merge it has more than 63 characters",
+            "the name {} is too long: with -merge appended, it has more than 63 characters",
             arguments.name
         )));
     }

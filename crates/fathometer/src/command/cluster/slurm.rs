@@ -20,7 +20,7 @@ use crate::command::{Failure, usage};
 /// Arguments of `cluster slurm`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The test runs as one job with one task for each rank. What rank 0 prints is printed here. The exit code is that of \
+The test runs as one job with one task for each rank. The output of rank 0 is printed here. The exit code is that of \
 rank 0; it is 1 if rank 0 was killed or left no exit code, or if the job was cancelled. Ctrl-C cancels the job.
 
 The job's folder must be on a file system that all nodes share. It receives the batch script, the output of each rank, \
@@ -39,7 +39,7 @@ pub(super) struct SlurmArguments {
     /// Number of ranks that share the load or the study [default: one for each node]
     #[arg(long, value_name = "N", required_unless_present = "nodes")]
     pub(super) ranks: Option<NonZeroU32>,
-    /// Number of nodes, at most one for each rank; a study has one for each [default: one for each rank]
+    /// Number of nodes, at most one for each rank; a study needs one for each [default: one for each rank]
     #[arg(long, value_name = "N")]
     pub(super) nodes: Option<NonZeroU32>,
     /// Number of processors for each rank [default: Slurm's, usually 1]
@@ -111,7 +111,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     let folder = folder::choose(arguments.folder.as_deref())?;
     let spool = spool(&folder, ranks, &arguments.command);
     if let Some(spool) = &spool {
-        // Directly after the command's name: after a `--` it would not be parsed as an option.
+        // The option follows the command's name directly: after a `--`, it would not be parsed as an option.
         let option = ["--spool".into(), spool.clone().into_os_string()];
         command.splice(2..2, option);
     }
@@ -136,7 +136,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::install()?;
     folder::make(&folder, &script, files::FOLLOWED)?;
     let job = programs::submit(&folder.join(files::SCRIPT)).inspect_err(|_| {
-        // The folder holds only what was created above.
+        // The folder contains only the files created above.
         let _ = std::fs::remove_dir_all(&folder);
     })?;
     eprintln!(
@@ -145,7 +145,7 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     );
     if let Some(spool) = &spool {
         let spool = spool.display();
-        eprintln!("fathometer: each rank keeps its records in {spool}");
+        eprintln!("fathometer: each rank writes its records to {spool}");
     }
     let (ending, cancelled) = follow::follow(&job, &folder, interrupt, &mut OwnStreams)?;
     eprintln!(
@@ -162,8 +162,8 @@ pub(super) fn run(arguments: &SlurmArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// The folder for the records of the ranks of a load test, which survive the loss of rank 0. `None` for a single
-/// rank, for other commands, and if the command sets `--spool` itself.
+/// Returns the folder for the spools of a load test, which survive the loss of rank 0. `None` for a single rank, for
+/// other commands, and if the command sets `--spool` itself.
 fn spool(folder: &Path, ranks: NonZeroU32, command: &[OsString]) -> Option<PathBuf> {
     let (name, options) = command.split_first()?;
     let has_its_own = options.iter().any(|word| {
@@ -177,7 +177,7 @@ fn has_files(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_ok_and(|mut files| files.next().is_some())
 }
 
-/// The absolute path of a file that can be read.
+/// Returns the absolute path of a readable file.
 fn readable(file: &Path) -> Result<PathBuf, Failure> {
     let opened = std::fs::File::open(file);
     opened.map_err(|error| format!("cannot read the secret in {}: {error}", file.display()))?;

@@ -43,8 +43,8 @@ pub struct FetchArguments {
     /// -tar-whole or -zip; package alone means h1.1-package
     #[arg(long)]
     policy: Option<Policy>,
-    /// Fetch the files listed in FILE, one request target (/path) per line, instead of a page. The URL is that of
-    /// their folder; a package of the files is requested at this URL
+    /// Fetch the files listed in FILE, one request target (/path) per line, instead of a page. The URL is the folder of
+    /// these files; a package of the files is requested at this URL
     #[arg(long, value_name = "FILE")]
     list: Option<PathBuf>,
     /// Priorities to send with requests: none, browser, round-robin
@@ -171,7 +171,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     let (mut retrieval, mut statistics) = visit(Visit::First, ValidatorCache::default())?;
     let mut is_cached = true;
     if arguments.visit == VisitChoice::Revalidate {
-        // The second visit fetches in full what the first visit lacks; this is not a revalidation.
+        // The second visit fetches the missing files of the first visit in full, which is not a revalidation.
         is_cached = Missing::of(&retrieval, options.list.as_deref()).complete;
         if !is_cached {
             for (target, failure) in &retrieval.failures {
@@ -201,7 +201,7 @@ pub fn run(arguments: &FetchArguments) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Prints which files a retrieval lacks.
+/// Prints the missing files of a retrieval.
 fn warn(missing: &Missing<'_>) {
     for (target, status) in missing.refused.iter().take(LISTED) {
         let advice = match status {
@@ -221,7 +221,7 @@ fn warn(missing: &Missing<'_>) {
     }
 }
 
-/// The requested policy, or the default of the scheme. The URL decides whether TLS is used.
+/// Returns the requested policy, or the default of the scheme. Rejects a policy that does not fit the URL's scheme.
 fn policy_for(arguments: &FetchArguments, url: &Url) -> Result<Policy, Failure> {
     let usual = Policy::plain(Protocol::usual(url.secure));
     let mut policy = arguments.policy.unwrap_or(usual);
@@ -300,7 +300,7 @@ fn tls_settings(
     Ok(ClientSettings::new(options).map_err(|error| error.to_string())?)
 }
 
-/// When the first connection was opened: the origin of all times in the output.
+/// Returns the time at which the first connection was opened: the zero point of all times in the output.
 fn start_of(retrieval: &Retrieval) -> Option<Instant> {
     retrieval
         .connections

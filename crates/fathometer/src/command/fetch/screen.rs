@@ -66,18 +66,18 @@ pub(super) fn print_table(
     print_heads(retrieval);
     println!("  sent, received    {sent}, {received}");
     println!(
-        "  processor time    {:.2} ms",
+        "  CPU time          {:.2} ms",
         statistics.cpu_time.as_secs_f64() * 1e3
     );
 }
 
-/// Prints the result of requesting all files at once, and when the files became usable.
+/// Prints the answer to a request for all files, and the times at which the files became usable.
 fn print_files(retrieval: &Retrieval) {
     let counters = &retrieval.counters;
     if let Some(answer) = &retrieval.bundle {
         let answer = match answer {
             BundleAnswer::Whole { files } => format!(
-                "{files} files in one response, {} of them not needed, {} missing",
+                "{files} files in one response, {} not needed, {} missing",
                 counters.bundled_unused, counters.bundle_missed
             ),
             BundleAnswer::Current => "current".to_owned(),
@@ -147,7 +147,7 @@ fn print_protection(retrieval: &Retrieval) {
     );
 }
 
-/// Prints which alternative services were announced, their outcome, and the number of exchanges over each protocol.
+/// Prints the announced alternative services, their outcomes, and the number of exchanges over each protocol.
 fn print_services(retrieval: &Retrieval) {
     let Some(start) = start_of(retrieval).filter(|_| !retrieval.services.is_empty()) else {
         return;
@@ -185,7 +185,7 @@ fn print_services(retrieval: &Retrieval) {
     );
 }
 
-/// Prints how much HPACK or QPACK reduced the header sections, if they were compressed.
+/// Prints the bytes of header sections before and after HPACK or QPACK, if one of them was used.
 fn print_heads(retrieval: &Retrieval) {
     let compressed = retrieval.exchanges.iter();
     let compressed = compressed.filter(|exchange| exchange.response_fields.is_some());

@@ -1,4 +1,4 @@
-//! `load URL --against BASELINE`: two servers, measured in interleaved slices.
+//! `load URL --against BASELINE`: compares two servers in interleaved slices.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn check(arguments: &LoadArguments) -> Result<(), Failure> {
         (
             arguments.requests.is_some(),
             "--requests",
-            "both servers are measured for a time; set it with -d",
+            "a comparison has a duration; set it with -d",
         ),
         (arguments.rate.is_some(), "--rate", CLOSED),
         (arguments.arrivals.is_some(), "--arrivals", CLOSED),
@@ -117,7 +117,7 @@ fn check(arguments: &LoadArguments) -> Result<(), Failure> {
         (
             arguments.pin,
             "--pin",
-            "the threads are always pinned, in each round to the next processors",
+            "the threads are always pinned, in each round to other processors",
         ),
         (arguments.details, "--details", COMPARISON),
         (
@@ -146,7 +146,7 @@ fn check_users(users: &Users) -> Result<(), Failure> {
     }
 }
 
-/// Process IDs of the servers whose CPU time is compared.
+/// Returns the process IDs of the servers whose CPU time is compared.
 fn programs(targets: &[Target]) -> Result<Vec<u32>, ProbeError> {
     let programs: Vec<u32> = processes_of(targets)?.into_iter().flatten().collect();
     // Reports a process that does not exist.

@@ -146,9 +146,8 @@ pub struct LoadArguments {
     /// and it is off while threads of this machine wait for a processor
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "50us")]
     pub(super) spin: Duration,
-    /// Longest time to delay a wake-up of a closed loop so that several responses are read at once (wake-up
-    /// coalescing; 0s: off). It changes what is measured: percentiles change, and the mean latency may grow by
-    /// up to 4 %
+    /// Longest time to delay a wake-up of a closed loop so that several responses are read at once (wake-up coalescing;
+    /// 0s: off). It affects the results: percentiles change, and the mean latency may grow by up to 4 %
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "0s", conflicts_with = "rate")]
     pub(super) rest: Duration,
     /// Close each connection after N requests

@@ -44,7 +44,7 @@ pub(super) fn describe(
         note(
             arguments.spin != SPIN,
             "busy-wait",
-            format!("{SPIN:?} at most, no longer than the wake-up latency"),
+            format!("at most {SPIN:?} and at most the wake-up latency"),
         );
         note(
             arguments.arrivals.is_some(),

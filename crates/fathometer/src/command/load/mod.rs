@@ -57,7 +57,7 @@ pub fn run(arguments: &LoadArguments) -> Result<ExitCode, Failure> {
     let Ready {
         planned, checked, ..
     } = &ready;
-    // Before this line there is nothing to save, so a signal ends the program at once.
+    // Before this line there is no result to save, so a signal may end the program at once.
     let interrupt = Interrupt::install()?;
     let files: Vec<PathBuf> = arguments
         .save
@@ -162,7 +162,7 @@ impl Ready {
         })
     }
 
-    /// The engine's options, without a recorder.
+    /// Builds the engine's options, without a recorder.
     fn options(&self, arguments: &LoadArguments) -> Options {
         let planned = &self.planned;
         Options {
@@ -206,7 +206,7 @@ impl Ready {
     }
 }
 
-/// Checks the connection, and prints what TLS negotiated.
+/// Checks the connection, and prints the negotiated TLS parameters.
 fn checked(
     arguments: &LoadArguments,
     url: &Url,
@@ -233,8 +233,8 @@ fn checked(
     Ok(checked)
 }
 
-/// The reason to repeat a window: only noise of this machine made it INVALID. `None` if the server stopped answering
-/// in it: that is a result, and a repeat would discard it.
+/// Returns the noise of this machine that made a window INVALID, if there is no other reason. `None` if the server
+/// stopped answering: a repeat would discard this result.
 fn noise(validity: &Validity, silent_from: Option<Duration>) -> Option<String> {
     (fathometer_load::is_noise(validity) && silent_from.is_none())
         .then(|| validity.reasons.join("; "))
@@ -310,7 +310,7 @@ fn show(view: &mut LoadView, live: &Live) {
 mod tests {
     use super::*;
 
-    /// Returns how many windows are measured when window n has noise n; the last noise repeats.
+    /// Returns the number of measured windows if window n has noise n; all later windows have the last noise.
     fn windows(most: u32, noises: &[&str], interrupted: bool) -> (u32, u32) {
         let mut measured = 0;
         let measure = || {

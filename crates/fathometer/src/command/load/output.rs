@@ -28,7 +28,7 @@ pub enum Format {
     Webstone,
     /// All figures as JSON; the schema is docs/load.schema.json
     Json,
-    /// metric,value,unit
+    /// All figures as CSV: metric,value,unit
     Csv,
     /// The test over time as CSV, one interval per row
     Timeline,
@@ -71,7 +71,7 @@ impl Format {
         })
     }
 
-    /// The format that a file name selects by its ending.
+    /// Returns the format that the file name extension selects.
     fn of(path: &Path) -> Option<Format> {
         let name = path.file_name()?.to_str()?;
         if name.ends_with(".timeline.csv") {
@@ -105,7 +105,7 @@ struct Record(Arc<Mutex<RecordState>>);
 struct RecordState {
     /// The parts that were started; all but the last are complete.
     parts: Vec<PathBuf>,
-    /// Whether opening the next part failed; then the last part is complete too.
+    /// Whether the next part could not be opened; then the last part is complete too.
     is_unopened: bool,
     failure: Option<String>,
 }
@@ -154,22 +154,22 @@ impl Saved {
         Ok(saved)
     }
 
-    /// The recorder that writes one row per exchange, if requested. Removes the parts of an earlier window.
+    /// Creates the recorder that writes one row per exchange, if requested. Removes the parts of an earlier window.
     pub fn recorder(&self) -> Option<Box<dyn Recorder>> {
         let (path, targets) = self.rows.clone()?;
         for part in std::mem::take(&mut *self.record.lock()).parts {
-            // A failure is ignored: the file is written again, and that failure is reported.
+            // A failure is ignored: writing the file again then fails, too, and that failure is reported.
             let _ = std::fs::remove_file(part);
         }
         Some(Box::new(Rows::new(path, &targets, self.record.clone())))
     }
 
-    /// Why the record of exchanges is incomplete, if it is.
+    /// Returns the reason if the record of exchanges is incomplete.
     pub fn failure_of_record(&self) -> Option<String> {
         self.record.lock().failure.clone()
     }
 
-    /// Writes the files, each completely or not at all. Returns all failures, including that of the record.
+    /// Writes the files, each completely or not at all. Returns all failures, including the failure of the record.
     pub fn write(&self, result: &LoadResult, slos: &[Verdict], details: bool) -> Vec<String> {
         let mut failures: Vec<String> = self.failure_of_record().into_iter().collect();
         for (format, path) in &self.files {
@@ -182,7 +182,7 @@ impl Saved {
     }
 }
 
-/// Writes the file completely or not at all; directly to a device or a pipe.
+/// Writes a regular file completely or not at all. Writes to a device or a pipe directly.
 fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     match path.exists() && !path.is_file() {
         true => std::fs::write(path, text),
@@ -211,7 +211,7 @@ fn refused(path: &Path, error: &std::io::Error) -> String {
     )
 }
 
-/// The file of a part: `name.parquet` for the first part, `name-0002.parquet` for the second.
+/// Returns the file name of a part: `name.parquet` for the first part, `name-0002.parquet` for the second.
 fn part(path: &Path, number: u32) -> PathBuf {
     if number <= 1 {
         return path.to_owned();
@@ -251,7 +251,8 @@ impl Rows {
         }
     }
 
-    /// Stops recording and keeps the reason. Removes the part being written: without its footer, it is unreadable.
+    /// Stops recording and stores the reason. Removes the part that is being written, because a part without a footer
+    /// is unreadable.
     fn give_up(&mut self, error: &RecorderError) {
         self.writer = None;
         let mut record = self.record.lock();
@@ -271,7 +272,8 @@ impl Rows {
     }
 }
 
-/// A write failure is reported after the test: the other figures do not need the record.
+/// A write failure does not stop the test, because the other figures do not need the record. It is reported after the
+/// test.
 impl Recorder for Rows {
     fn record(&mut self, rows: Vec<ExchangeRow>) -> Result<(), RecorderError> {
         if let Some(writer) = &mut self.writer {

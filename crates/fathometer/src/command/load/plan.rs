@@ -1,4 +1,4 @@
-//! Builds the plan of a load test from the arguments: what to request, and by which users or at which times.
+//! Builds the plan of a load test from the arguments: the requests, and the users or the arrival times.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ pub fn of(arguments: &LoadArguments, url: &Url) -> Result<Planned, Failure> {
                     .batch
                     .into_iter()
                     .fold(arrivals, Arrivals::in_batches),
-                // Enough connections for a whole batch.
+                // By default, enough connections for a whole batch.
                 connections: arguments
                     .connections
                     .unwrap_or(USERS.max(arguments.batch.map_or(0, NonZeroU32::get))),
@@ -149,8 +149,8 @@ fn target(arguments: &LoadArguments, url: &Url) -> Result<Target, Failure> {
     })
 }
 
-/// The users of a closed loop. Without `--ue` there are no pauses and sessions never end, even if the workload
-/// has them; scripts define their own pauses and sessions.
+/// Returns the users of a closed loop. Without `--ue`, pauses and session ends of the workload are ignored; scripts
+/// define their own pauses and sessions.
 fn closed(arguments: &LoadArguments, plan: &mut Plan) -> Result<Users, Failure> {
     let scripted = matches!(plan.choice, Choice::Scripts(_));
     if arguments.ue.is_none() {
@@ -194,7 +194,7 @@ fn profile(arguments: &LoadArguments, length: Option<Duration>) -> Result<Profil
     Profile::from_text(text, whole).map_err(|error| bad_rate(text, &error))
 }
 
-/// The measured window that ends with the last part of the rate.
+/// Returns the length of a measured window that ends with the last part of the rate.
 fn rate_length(arguments: &LoadArguments) -> Result<Option<Duration>, Failure> {
     let Some(text) = &arguments.rate else {
         return Ok(None);
@@ -203,7 +203,7 @@ fn rate_length(arguments: &LoadArguments) -> Result<Option<Duration>, Failure> {
     Ok(stated.and_then(|whole| after_warm_up(arguments, whole)))
 }
 
-/// The measured window that ends some time after the last change of the number of users.
+/// Returns the length of a measured window that ends [`TIME`] after the last change of the number of users.
 fn steps_length(arguments: &LoadArguments, users: &Users) -> Option<Duration> {
     let Users::Closed { steps, .. } = users else {
         return None;
@@ -212,7 +212,7 @@ fn steps_length(arguments: &LoadArguments, users: &Users) -> Option<Duration> {
     after_warm_up(arguments, last + TIME)
 }
 
-/// The part of a test after its warm-up; `None` if nothing is left.
+/// Returns the length of a test after its warm-up; `None` if the warm-up takes the whole test.
 fn after_warm_up(arguments: &LoadArguments, whole: Duration) -> Option<Duration> {
     let measured = whole.saturating_sub(arguments.warmup);
     (!measured.is_zero()).then_some(measured)

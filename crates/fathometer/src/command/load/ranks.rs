@@ -23,7 +23,7 @@ use super::rank_arguments::RankArguments;
 use super::{Ready, describe, outline, output, show, show_result, title};
 use crate::build_facts;
 
-/// The place of this process among several ranks; `None` if the test has only this process.
+/// Returns the rank of this process, the number of ranks and their rendezvous; `None` if the test has only one process.
 pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, Failure> {
     let mut given = GivenPlace {
         rank: arguments.ranks.rank,
@@ -32,7 +32,7 @@ pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, 
     };
     let variable = |name: &str| std::env::var(name).ok();
     let mut found = environment::placement(&given, &variable);
-    // A launcher that numbers the processes by PMI may also publish the rendezvous.
+    // A launcher that sets the ranks by PMI may also publish the rendezvous.
     if let Err(PlaceError::NoRendezvous {
         rank, source_of, ..
     }) = &found
@@ -57,10 +57,10 @@ pub(super) fn placement(arguments: &LoadArguments) -> Result<Option<Placement>, 
     Ok(several)
 }
 
-/// The shortest `--rank-timeout`: two pings, which are sent once a second.
+/// The shortest `--rank-timeout`: two ping intervals of one second.
 const MIN_RANK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Rejects options for a single machine, and a time-out so short that every rank would be lost.
+/// Rejects options for a single machine, and a timeout that every rank would exceed.
 fn check(arguments: &LoadArguments) -> Result<(), Failure> {
     if arguments.ranks.rank_timeout < MIN_RANK_TIMEOUT {
         return Err(usage(
@@ -114,7 +114,8 @@ fn secret(arguments: &RankArguments) -> Result<Secret, Failure> {
     Secret::new(&content).map_err(|error| format!("{from}: {error}").into())
 }
 
-/// The files that this rank writes: rank 0 the results of the whole test, each rank the rows of its own exchanges.
+/// Returns the files that this rank writes. Rank 0 writes the results of the whole test; each rank writes the rows of
+/// its own exchanges.
 fn files(arguments: &LoadArguments, rank: u32) -> Vec<PathBuf> {
     let is_rows = |path: &Path| path.extension().is_some_and(|ending| ending == "parquet");
     let all = arguments.save.iter().chain(&arguments.report);
@@ -138,7 +139,7 @@ fn facts(options: &Options) -> TestFacts {
     }
 }
 
-/// The hash of the settings that must be equal on all ranks.
+/// Returns the hash of the settings that must be equal on all ranks.
 fn plan_of(arguments: &LoadArguments, options: &Options) -> [u8; 32] {
     plan_hash::hash(&[
         &arguments.url,
@@ -170,7 +171,7 @@ pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCo
     check(arguments)?;
     let secret = secret(&arguments.ranks)?;
     let Some(place_to_meet) = place.rendezvous.clone() else {
-        return Err("several ranks need a rendezvous".into());
+        return Err("several ranks need a rendezvous: set --rendezvous".into());
     };
     let rank = place.share.rank();
     let clock = Clock::start();
@@ -243,7 +244,7 @@ pub(super) fn run(arguments: &LoadArguments, place: &Placement) -> Result<ExitCo
             }
         },
     );
-    // The engine has dropped its own reference.
+    // The engine has dropped its reference, so this reference is the last.
     let session = Arc::into_inner(session)
         .ok_or("the session is still in use")?
         .into_inner()
@@ -289,7 +290,7 @@ fn begin_spool(folder: &Path, rank: u32) -> Result<(), Failure> {
     }
 }
 
-/// The progress of the whole test, for the live view.
+/// Returns the progress of the whole test, for the live view.
 fn of_whole(whole: WholeLive, facts: &TestFacts) -> Live {
     let elapsed = whole.last.start + whole.last.length;
     let end = facts.measured.map(|measured| facts.warm_up + measured);

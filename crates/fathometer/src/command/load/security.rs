@@ -9,8 +9,7 @@ use fathometer_tls::{ClientOptions, Identity, Roots, Verification, Version as Tl
 
 use super::super::Failure;
 
-/// Files with the certificate authorities that a system trusts: first the path of Debian and its derivatives, then
-/// that of Fedora.
+/// Files with the certificate authorities that the system trusts: on Debian and its derivatives, and on Fedora.
 const SYSTEM_ROOTS: [&str; 2] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -64,7 +63,7 @@ impl SecurityArguments {
             || self.key_log.is_some()
     }
 
-    /// All arguments that were not given, with their defaults.
+    /// Returns the arguments that were not given, with their defaults.
     pub fn defaults(&self) -> Vec<(&'static str, String)> {
         let mut defaults = Vec::new();
         if !self.insecure && self.cacert.is_none() {
@@ -82,7 +81,7 @@ impl SecurityArguments {
         defaults
     }
 
-    /// The TLS options of the client, without its ALPN protocols.
+    /// Returns the TLS options of the client, without its ALPN protocols.
     pub fn options(&self, clock: Clock) -> Result<ClientOptions, Failure> {
         let verification = match (self.insecure, &self.cacert) {
             (true, _) => Verification::Off,

@@ -25,7 +25,7 @@ impl LoadArguments {
     /// of `fathometer capacity`.
     ///
     /// # Errors
-    /// If an option is unknown, or is one that each trial sets itself.
+    /// If an option is unknown, or if the trials set this option themselves.
     pub(crate) fn for_trials(
         url: &str,
         users: &[&str],
@@ -116,7 +116,7 @@ impl TrialSetup {
         self.ready.checked.policy.to_string()
     }
 
-    /// The name of the workload, if the requests are not all of one URL.
+    /// The name of the workload; `None` if all requests have the same URL.
     pub(crate) fn workload(&self) -> Option<&str> {
         self.arguments.workload.as_deref()
     }
@@ -126,7 +126,7 @@ impl TrialSetup {
         self.arguments.method == "GET" && self.arguments.body.is_none()
     }
 
-    /// The engine's options.
+    /// Builds the engine's options.
     pub(crate) fn options(&self) -> Options {
         self.ready.options(&self.arguments)
     }

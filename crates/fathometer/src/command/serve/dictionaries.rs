@@ -53,7 +53,7 @@ pub fn read(text: &str) -> Result<DictionaryArgument, String> {
     })
 }
 
-/// Fails where browsers would not use dictionaries: in insecure contexts (RFC 9842 section 8).
+/// Fails in insecure contexts, in which browsers do not use dictionaries (RFC 9842 section 8).
 pub fn check_addresses(is_tls: bool, addresses: &[SocketAddr]) -> Result<(), Failure> {
     match addresses.iter().find(|address| !address.ip().is_loopback()) {
         Some(address) if !is_tls => Err(usage(format!(

@@ -19,7 +19,7 @@ use fathometer_sys::stderr::say;
 pub struct Http3(Option<Service>);
 
 impl Http3 {
-    /// No HTTP/3.
+    /// Returns the state without HTTP/3.
     pub fn none() -> Http3 {
         Http3(None)
     }

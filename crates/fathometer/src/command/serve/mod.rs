@@ -1,4 +1,4 @@
-//! `fathometer serve`: the origin server on a real address.
+//! `fathometer serve`: runs the origin server on a real address.
 
 mod dictionaries;
 mod http3;
@@ -47,7 +47,7 @@ const DESCRIPTORS: usize = 2048;
 /// Descriptors that are neither connections nor files of the folder: standard streams, polls, listeners, the
 /// log.
 const OTHER_DESCRIPTORS: usize = 8;
-/// Further descriptors of this kind, for each event loop, in addition to its listening sockets.
+/// Further descriptors of each event loop, besides its connections, files and listening sockets.
 const LOOP_DESCRIPTORS: usize = 5;
 
 /// Arguments of `serve`.
@@ -224,7 +224,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     })?;
     service.drain(arguments.drain);
     http3.drain(arguments.drain);
-    // Both are joined before a failure of either is reported, so that no failure is lost.
+    // Waits for both services before reporting a failure of either, so that no failure is lost.
     let over_tcp = service.join().map_err(|error| error.to_string());
     let over_quic = http3.join().map_err(|error| error.to_string());
     let mut statistics = OriginStatistics::default();
@@ -244,7 +244,7 @@ pub fn run(arguments: &ServeArguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The message about event loops that failed, if any.
+/// Returns the message about event loops that failed, if any.
 fn failures(over_tcp: Option<String>, over_quic: Option<String>) -> Option<String> {
     let all: Vec<String> = over_tcp.into_iter().chain(over_quic).collect();
     (!all.is_empty()).then(|| {
@@ -266,7 +266,7 @@ struct Share {
 }
 
 impl Share {
-    /// `sockets`: the descriptors that each event loop needs to receive on its addresses.
+    /// Divides the descriptors. `sockets` is the number that each event loop needs to receive on its addresses.
     fn of(descriptors: u64, threads: usize, sockets: usize) -> Share {
         let all = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let others = OTHER_DESCRIPTORS + (LOOP_DESCRIPTORS + sockets) * threads;
@@ -370,7 +370,7 @@ struct Rotation {
 }
 
 impl Rotation {
-    /// `None` without a log file: then SIGHUP ends the program.
+    /// Installs the handler of SIGHUP; `None` without a log file, because SIGHUP then ends the program.
     fn of(log: Option<&Arc<LogFile>>) -> Result<Option<Rotation>, Failure> {
         let Some(log) = log.filter(|log| log.path().is_some()) else {
             return Ok(None);

@@ -65,7 +65,7 @@ impl NegotiationArguments {
         dictionaries::check_addresses(is_tls, addresses)
     }
 
-    /// The origin's settings; all event loops share them.
+    /// Returns the origin's settings; all event loops share them.
     pub fn negotiation(&self, contents: Contents<'_>) -> Result<Negotiation, Failure> {
         let compressor = |levels: &Levels| {
             let options = CompressionOptions {
@@ -89,7 +89,7 @@ impl NegotiationArguments {
     }
 }
 
-/// Prints how much was compressed on the fly.
+/// Prints the number of representations that were compressed on the fly.
 pub fn report(negotiation: &Negotiation) {
     if let Some(compressor) = &negotiation.compressor {
         let (compressed, reused) = compressor.take_counts();

@@ -27,8 +27,8 @@ pub struct PackageArguments {
     /// Formats to offer: object packages of version 2 and 1, tar and zip archives
     #[arg(long, value_name = "LIST", default_value_t = Formats::ALL)]
     package_formats: Formats,
-    /// Put a file that several pages of the plan share into the package of each of these pages (repeated) or only
-    /// into that of the first page (once)
+    /// Put a file that several pages of the plan share into the package of each of these pages (repeated) or only into
+    /// the package of the first page (once)
     #[arg(long, value_name = "HOW", default_value = "repeated")]
     package_shared: Shared,
     /// Also package the files of any folder without an index; this reveals the folder's contents to clients
@@ -37,7 +37,7 @@ pub struct PackageArguments {
 }
 
 impl PackageArguments {
-    /// The origin's settings for packages.
+    /// Returns the origin's settings for packages.
     pub fn packages(&self) -> Result<Packages, Failure> {
         let plan = match &self.package_plan {
             None => Plan::default(),
@@ -61,7 +61,7 @@ impl PackageArguments {
         })
     }
 
-    /// The folder that stores packages of a folder's files, if packages are enabled.
+    /// Creates the folder that stores the packages of a folder's files, if packages are enabled.
     pub fn folder(&self) -> Result<Option<PackageFolder>, Failure> {
         if self.packages.unwrap_or_default() == Making::None {
             return Ok(None);
@@ -71,7 +71,7 @@ impl PackageArguments {
             .map_err(|error| format!("failed to create a folder for packages: {error}").into())
     }
 
-    /// Prints how many packages and archives were sent.
+    /// Prints the number of packages and archives that were sent.
     pub fn report(&self, statistics: &OriginStatistics) {
         if self.packages.is_some() {
             say(format_args!(

@@ -27,7 +27,7 @@ use fathometer_quic_sockets::UdpOffload;
 
 /// Limit of early data per connection, in bytes: enough for any realistic burst of requests.
 const EARLY_DATA: u32 = 64 * 1024;
-/// Number of sessions kept for resumption.
+/// Number of sessions stored for resumption.
 const SESSIONS: usize = 16 * 1024;
 /// Number of tickets issued per connection.
 const TICKETS: usize = 2;
@@ -60,7 +60,7 @@ pub struct ProtocolArguments {
     /// TLS versions to accept: 1.2, 1.3 [default: 1.2,1.3]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     tls_versions: Vec<Version>,
-    /// How TLS sessions can be resumed: stateless (a ticket holds the session), stateful (the server stores it,
+    /// Resumption of TLS sessions: stateless (a ticket contains the session), stateful (the server stores the session,
     /// for a single use) or off [default: stateless, and stateful with --early-data]
     #[arg(long, value_name = "HOW")]
     tickets: Option<TicketKind>,
@@ -104,7 +104,7 @@ pub struct ProtocolArguments {
 /// The largest flow-control window.
 const MOST_WINDOW: i64 = h2::flow::MAX_WINDOW as i64;
 
-/// How sessions can be resumed.
+/// The kind of tickets for resumption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TicketKind {
     Off,
@@ -127,7 +127,7 @@ impl FromStr for TicketKind {
 
 /// The protocol settings that result from the arguments.
 pub struct Served {
-    /// For the event loops.
+    /// The protocols of the event loops.
     pub protocols: Protocols,
     /// Whether HTTP/3 is also served, with the same TLS settings.
     pub http3: bool,
@@ -162,7 +162,8 @@ impl ProtocolArguments {
         Ok((read(&self.push)?, read(&self.early_hints)?))
     }
 
-    /// The addresses to listen on. HTTP/3 is announced with its port, so a free port is selected in advance.
+    /// Returns the addresses to listen on. With HTTP/3, replaces port 0 by a free port in advance, because Alt-Svc
+    /// announces the port.
     pub fn addresses(&self, asked: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
         match self.serves(Generation::HTTP3) {
             true => Ok(ports::resolved(asked)?),
@@ -170,9 +171,9 @@ impl ProtocolArguments {
         }
     }
 
-    /// The number of descriptors that an event loop needs to receive on this many addresses.
+    /// Returns the number of descriptors that an event loop needs to receive on this many addresses.
     pub fn sockets(&self, addresses: usize) -> usize {
-        // HTTP/3 keeps each UDP socket twice, and its loop has a poller and a wake-up event.
+        // HTTP/3 has two descriptors for each UDP socket, and its loop has a poller and a wake-up event.
         let over_udp = match self.serves(Generation::HTTP3) {
             true => 2 * addresses + 2,
             false => 0,
@@ -345,7 +346,7 @@ impl ProtocolArguments {
         }
     }
 
-    /// The server's certificates with their keys: at least one.
+    /// Reads or generates the server's certificates with their keys: at least one.
     fn identities(
         &self,
         addresses: &[SocketAddr],
@@ -406,7 +407,7 @@ impl ProtocolArguments {
     }
 }
 
-/// All names and addresses that the certificate must cover.
+/// Returns all names and addresses that the certificate must cover.
 fn names(hosts: &[String], addresses: &[SocketAddr]) -> Vec<String> {
     let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let specified = addresses

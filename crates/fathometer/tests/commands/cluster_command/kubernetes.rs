@@ -42,7 +42,7 @@ pub(super) struct Checked {
     pub(super) errors: [Vec<String>; 3],
 }
 
-/// Reads manifests and validates them; `None` without Python and its modules.
+/// Reads and validates manifests; `None` without Python or its modules.
 pub(super) fn checked(manifests: &[&str]) -> Option<Vec<Checked>> {
     let mut python = Command::new(tool("python3")?)
         .arg(file("kubernetes_check.py"))
@@ -194,7 +194,7 @@ fn an_indexed_job_runs_as_processes_with_its_environment() {
     let secret = &documents[0]["stringData"]["secret"];
     let pod = &documents[2]["spec"]["template"]["spec"];
     let container = &pod["containers"][0];
-    // The name of rank 0 is that of its pod, below the headless service.
+    // Rank 0 has the name of its pod, below the name of the headless service.
     let name = documents[1]["metadata"]["name"].as_str().unwrap();
     assert_eq!(pod["subdomain"], name);
     let port = &documents[1]["spec"]["ports"][0]["port"];
@@ -244,7 +244,7 @@ fn an_indexed_job_runs_as_processes_with_its_environment() {
             .map(|pod| pod.join().unwrap())
             .collect::<Vec<_>>()
     });
-    // Rank 0 has the result; a busy machine makes it INVALID.
+    // Rank 0 has the result; a busy machine may make it INVALID.
     let (out, err) = text(&outputs[0]);
     let summary: Summary =
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));

@@ -13,7 +13,7 @@ use super::slurm_study::STUDY;
 use crate::support::laboratory::possible;
 use crate::support::programs::{FATHOMETER, run};
 
-/// The manifests of the shares and of the merge.
+/// Prints the manifests of the shares and of the merge.
 fn manifests(command: &[&str]) -> [String; 2] {
     let job = ["--ranks", "2", "--name", "night", "--claim", "runs"];
     let of = |more: &[&str]| manifest(&[&job[..], more, &["--"], command].concat());
@@ -32,7 +32,7 @@ fn texts(values: &Value) -> Vec<&str> {
 #[test]
 fn manifests_of_a_study_are_valid_by_the_schemas_of_the_three_newest_versions() {
     let [shares, merge] = manifests(&["study", "$(x) $$", "--strict"]);
-    // The schemas are strict about the parts that only studies have.
+    // The schemas also reject errors in the fields that only studies have.
     let wrong = [
         ("claimName:", "claim:"),
         ("privileged: true", "privileged: 1"),
@@ -73,7 +73,8 @@ fn manifests_of_a_study_are_valid_by_the_schemas_of_the_three_newest_versions() 
     );
 }
 
-/// A pod of a Job as a process: its arguments as the kubelet expands them, with the volume of the claim in a folder.
+/// Runs a pod of a Job as a process. Expands its arguments as the kubelet does, and replaces the volume of the claim by
+/// a folder.
 fn pod(checked: &Checked, index: Option<u64>, runs: &Path) -> Output {
     let container = container(checked);
     let mounts = container["volumeMounts"].as_array().unwrap();
@@ -120,7 +121,7 @@ fn a_study_runs_as_an_indexed_job_and_its_runs_are_merged() {
     };
     let completions = checked[0].documents[0]["spec"]["completions"].as_u64();
     assert_eq!(completions, Some(2));
-    // One pod after another, because a machine runs one pod at a time.
+    // Runs the pods one after another, because a machine runs one pod at a time.
     for index in 0..2 {
         let (_, err) = text(&pod(&checked[0], Some(index), &runs));
         let expected = format!("rank {index} of 2 machines (the Indexed Job)");

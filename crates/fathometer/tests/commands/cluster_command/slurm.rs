@@ -15,7 +15,7 @@ use crate::support::programs::{FATHOMETER, run};
 use crate::support::serving;
 use crate::support::waiting::wait_until;
 
-/// The exit code of a submitted job of two ranks that run a shell script, with its output.
+/// Submits a job of two ranks that run a shell script. Returns its exit code and its output.
 fn submitted(cluster: &Cluster, name: &str, script: &str) -> (Option<i32>, String, String) {
     let script = cluster.script(&format!("{name}.sh"), script);
     let output = run(cluster
@@ -35,7 +35,7 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
     };
     let folder = cluster.path();
 
-    // srun would return 9, the highest code.
+    // srun itself would return 9, the highest exit code.
     let script = "printf '%s|' rank$SLURM_PROCID of$SLURM_NTASKS \"$@\"; echo said >&2\n\
                   [ $SLURM_PROCID = 0 ] || exit 9";
     let (code, out, err) = submitted(&cluster, "good", script);
@@ -46,7 +46,7 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
         out,
         format!("rank0|of2|load|--spool|{spool}|it's|a  b\r\n$HOME|")
     );
-    assert!(err.contains(&format!("its records in {spool}")), "{err}");
+    assert!(err.contains(&format!("its records to {spool}")), "{err}");
     assert!(
         err.contains("\nsaid\n") && err.contains("ended with exit code 0"),
         "{err}"
@@ -55,7 +55,7 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
     let second = fs::read_to_string(folder.join("good/rank-1.out")).unwrap();
     assert!(second.starts_with("rank1|of2|"), "{second}");
 
-    // The ranks have one secret, which is on no command line.
+    // All ranks have the same secret, and no command line contains it.
     let script = "tr '\\0' ' ' </proc/$PPID/cmdline; echo; echo \"$FATHOMETER_SECRET\"; exit 3";
     let (code, out, err) = submitted(&cluster, "invalid", script);
     assert_eq!(code, Some(3), "{err}");
@@ -88,8 +88,8 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
     );
 
     // These cases come last, because Slurm may take a node out of service after a killed step. The shell of a killed
-    // rank reports the signal. If the shell is killed first, only srun reports it. If the whole step is killed,
-    // either may happen.
+    // rank reports the signal. If the shell is killed first, only srun reports it. If the whole step is killed, both
+    // reports are possible.
     let (code, _, err) = submitted(&cluster, "killed", "[ $SLURM_PROCID = 1 ] || kill -KILL $$");
     assert_eq!(code, Some(1), "{err}");
     let reported = "rank 0 was killed by signal 9";
@@ -124,7 +124,7 @@ fn the_exit_code_and_the_output_of_a_job_are_those_of_rank_0() {
     assert!(!folder.join("new").exists());
 }
 
-/// An origin as the cluster's user runs it, and its URL.
+/// Starts an origin as the cluster's user. Returns the process and the URL.
 fn serve(cluster: &Cluster) -> (Ended, String) {
     let mut server = cluster.program();
     server.args([
@@ -147,7 +147,7 @@ fn serve(cluster: &Cluster) -> (Ended, String) {
     (server, format!("http://{address}/"))
 }
 
-/// Exit code, output and messages of `fathometer merge` for the spools of a job.
+/// Runs `fathometer merge` on the spools of a job. Returns the exit code, the output and the messages.
 fn merged(cluster: &Cluster, job: &str) -> (Option<i32>, String, String) {
     let spool = cluster.path().join(job).join("spool");
     let output = run(cluster.program().arg("merge").arg(spool).arg("--json"));
@@ -163,7 +163,7 @@ fn a_load_of_two_ranks_runs_as_a_job_and_keeps_what_a_lost_rank_0_had() {
     let (_server, url) = serve(&cluster);
     let submit = |folder: &str, program: Option<&Path>, arguments: &[&str]| {
         let mut submitter = cluster.submitter();
-        // The names of the test's nodes have no addresses.
+        // The names of the test's nodes do not resolve to addresses.
         submitter.env("FATHOMETER_RENDEZVOUS", free_address().to_string());
         submitter.args(["--nodes", "2", "--folder", folder]);
         if let Some(program) = program {
@@ -177,7 +177,7 @@ fn a_load_of_two_ranks_runs_as_a_job_and_keeps_what_a_lost_rank_0_had() {
     let (code, out, err) = submit("whole", None, &["-n", "100"]);
     let summary: Summary =
         serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}"));
-    // A busy machine makes the result INVALID.
+    // A busy machine may make the result INVALID.
     let expected = if summary.validity.valid { 0 } else { 3 };
     assert_eq!(code, Some(expected), "{err}");
     let (code, again, err) = merged(&cluster, "whole");
@@ -229,8 +229,8 @@ fn a_lost_node_neither_ends_nor_blocks_a_job() {
     }
 }
 
-/// How often srun may abort the job itself. It aborts if a connection of the lost node's daemons closes before rank 0
-/// has exited, which happens on a busy machine. A node without power closes no connection.
+/// Maximum number of jobs that srun itself may abort. srun aborts a job if a connection of the lost node's daemons
+/// closes before rank 0 has exited, which happens on a busy machine. A node that loses power closes no connection.
 const ABORTS: usize = 4;
 
 /// Kills the daemon of node 1, or the whole node, while a job of two ranks runs. Fails with srun's message if srun
@@ -238,7 +238,7 @@ const ABORTS: usize = 4;
 fn lose_node(cluster: &mut Cluster, whole: bool) -> Result<(), String> {
     let started = cluster.path().join("started");
     let go_on = cluster.path().join("go-on");
-    // Rank 1 is on the node that is lost. Rank 0 exits after that.
+    // Rank 1 is on the lost node. Rank 0 exits after the loss.
     let script = format!(
         "[ $SLURM_PROCID = 0 ] || : >'{}'\nwhile [ ! -e '{}' ]; do sleep 0.1; done\necho done\nexit 3",
         started.display(),

@@ -1,4 +1,4 @@
-//! A Slurm on the loopback interface: a controller and several nodes, all on this machine, as an ordinary user.
+//! Runs a Slurm cluster on the loopback interface: a controller and several nodes on this machine, as an ordinary user.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::support::waiting::{wait_until, wait_within};
 /// The user that runs the cluster if the tests run as root.
 const USER: &str = "nobody";
 
-/// A running cluster. Everything that it started ends when it is dropped.
+/// A running cluster. Dropping it ends all processes that it started.
 pub struct Cluster {
     folder: tempfile::TempDir,
     authentication: Option<Child>,
@@ -30,12 +30,12 @@ const WITH_TUN: &str =
     r#"mount -t tmpfs tmpfs /dev/net && mknod -m 666 /dev/net/tun c 10 200; exec "$@""#;
 
 impl Cluster {
-    /// Starts a cluster with this number of nodes; `None`, and a message on stderr, where Slurm is not installed.
+    /// Starts a cluster with this number of nodes; `None`, with a message on stderr, if Slurm is not installed.
     pub fn start(nodes: usize) -> Option<Cluster> {
         Cluster::start_nodes(nodes, false)
     }
 
-    /// The same, with TUN devices for the jobs. Some systems reserve them for root.
+    /// Same as [`Cluster::start`], with TUN devices for the jobs. Some systems reserve TUN devices for root.
     pub fn start_with_tun(nodes: usize) -> Option<Cluster> {
         Cluster::start_nodes(nodes, true)
     }
@@ -85,21 +85,21 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// A folder that the cluster's user may write.
+    /// Returns a folder that the cluster's user may write.
     pub fn path(&self) -> PathBuf {
         self.folder.path().to_owned()
     }
 
-    /// A program without arguments yet, run by the cluster's user with the cluster's configuration.
+    /// Returns a command without arguments, which the cluster's user runs with the cluster's configuration.
     pub fn command(&self, program: &str) -> Command {
         let mut command;
-        // An absolute path stays as it is.
+        // An absolute path is not changed.
         let program = tool(program).expect("the programs were found before");
         if rustix::process::geteuid().is_root() {
             command = Command::new("setpriv");
             let group = "nogroup";
             command.args(["--reuid", USER, "--regid", group, "--clear-groups"]);
-            // Nothing outlives a test that is killed.
+            // If the test is killed, the kernel kills this process too.
             command.args(["--pdeathsig", "KILL"]).arg(program);
         } else {
             command = Command::new(program);
@@ -111,7 +111,7 @@ impl Cluster {
         command
     }
 
-    /// `fathometer`, without arguments yet.
+    /// Returns the command `fathometer`, without arguments.
     pub fn program(&self) -> Command {
         self.command(self.program.to_str().unwrap())
     }
@@ -121,14 +121,14 @@ impl Cluster {
         &self.program
     }
 
-    /// `fathometer cluster slurm`, without a command yet.
+    /// Returns the command `fathometer cluster slurm`, without the command of the ranks.
     pub fn submitter(&self) -> Command {
         let mut command = self.program();
         command.args(["cluster", "slurm", "--grace", "2"]);
         command
     }
 
-    /// A shell script for the ranks to run.
+    /// Writes a shell script for the ranks to run.
     pub fn script(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.path().join(name);
         fs::write(&path, format!("#!/bin/sh\n{text}")).unwrap();
@@ -136,7 +136,7 @@ impl Cluster {
         path
     }
 
-    /// Waits until no job is left, so that the next one starts at once.
+    /// Waits until no job is left, so that the next job starts at once.
     pub fn settle(&self) {
         wait_within(Duration::from_secs(60), "the queue is empty", || {
             run(self.command("squeue").arg("--noheader"))
@@ -145,7 +145,7 @@ impl Cluster {
         });
     }
 
-    /// Kills the daemon of a node and, if the whole node is to be lost, all that runs on it.
+    /// Kills the daemon of a node and, if `whole`, all processes on this node.
     pub fn kill_node(&mut self, number: usize, whole: bool) {
         self.nodes[number].kill().unwrap();
         self.nodes[number].wait().unwrap();
@@ -154,7 +154,7 @@ impl Cluster {
             let step = format!("-n{number}");
             for (pid, environment, arguments) in self.processes() {
                 let is_task = environment.split('\0').any(|variable| variable == name);
-                // The process that starts a step's tasks names the node only in the socket that it opened.
+                // For the process that starts a step's tasks, only its open socket names the node.
                 let is_step = arguments.starts_with("slurmstepd")
                     && open_sockets_mention(pid, self.folder.path(), &step);
                 if is_task || is_step {
@@ -238,8 +238,8 @@ impl Cluster {
                  ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSwitchType=switch/none\nMpiDefault=none\n\
                  JobAcctGatherType=jobacct_gather/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\n\
                  SchedulerType=sched/builtin\nReturnToService=2\nKillWait=1\nMinJobAge=300\n";
-        // Slurm's default time-out for lost nodes, and longer time-outs for messages: a daemon that waits for a
-        // processor of a busy machine is not lost.
+        // Slurm's default timeout for lost nodes, and longer timeouts for messages: on a busy machine, a daemon that
+        // waits for a processor must not count as lost.
         text += "SlurmdTimeout=300\nMessageTimeout=60\nTCPTimeout=30\n";
         for number in 0..nodes {
             text += &format!(
@@ -258,7 +258,8 @@ impl Cluster {
         }
     }
 
-    /// The processes that have this cluster's configuration in their environment: its daemons, and all of its jobs.
+    /// Returns the processes that have this cluster's configuration in their environment: its daemons, and all of its
+    /// jobs.
     fn processes(&self) -> Vec<(i32, String, String)> {
         let mark = format!("SLURM_CONF={}", self.configuration().display());
         let read = |path: PathBuf| {
@@ -292,7 +293,7 @@ impl Drop for Cluster {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // Jobs are not children of this process. A job that is just starting appears a moment later.
+        // Jobs are not children of this process. The processes of a starting job may appear a moment later.
         for _ in 0..50 {
             let processes = self.processes();
             if processes.is_empty() {
@@ -306,7 +307,7 @@ impl Drop for Cluster {
     }
 }
 
-/// The output and the messages of a program, as text.
+/// Returns the output and the messages of a program as text.
 pub fn text(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
@@ -352,7 +353,7 @@ fn open_sockets_mention(pid: i32, folder: &Path, end: &str) -> bool {
     })
 }
 
-/// A path of the program that the cluster's user may execute. Other users cannot read a checkout below `/root`.
+/// Returns a path of the program that the cluster's user may execute. Other users cannot read a checkout below `/root`.
 fn reachable_program(folder: &Path) -> PathBuf {
     if !rustix::process::geteuid().is_root() {
         return FATHOMETER.into();

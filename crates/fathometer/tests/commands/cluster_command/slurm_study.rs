@@ -6,7 +6,7 @@ use super::slurm_cluster::{Cluster, text};
 use crate::support::laboratory::possible;
 use crate::support::programs::run;
 
-/// Two cells on a fast path. The limits accept a busy machine: lateness is not under test here.
+/// Two cells on a fast path. The lateness limits are high, so that a busy machine passes.
 pub(super) const STUDY: &str = r#"
 name = "shared"
 title = "A study of two machines"

@@ -10,7 +10,7 @@ use super::place::{Place, Running, measured, whole_lines};
 use crate::support::laboratory::possible;
 use crate::support::waiting::{AT_LAST, wait_until};
 
-/// Two cells, each with two replicates: our server, and another one if this machine has it.
+/// Two cells, each with two replicates: one with our server, one with another server if this machine has it.
 const CELLS: [&str; 5] = [
     "block=main",
     "workload=almeida-a",
@@ -43,8 +43,8 @@ fn the_groups_of_a_killed_load_study_are_removed_by_a_command_of_another_kind() 
     wait_until("the killed run's servers are gone", || {
         place.processes().is_empty()
     });
-    // This study creates no groups itself. (A command of another test may already have removed these: any
-    // command may.)
+    // This study creates no groups itself. A command of another test may already have removed these groups, because
+    // every command removes such groups.
     let next = place.path().join("next");
     place
         .study("nielsen97", &super::place::SHORT, &next)
@@ -61,7 +61,7 @@ fn a_killed_load_study_leaves_groups_without_members_until_the_next_one() {
     }
     let place = Place::new();
     let mut killed = Vec::new();
-    // The moments: the laboratory is being built, the server is warming up, a cell has been measured.
+    // The moments: during the set-up of the laboratory, during the server's warm-up, and after the first cell.
     let moments: [(&str, Moment); 3] = [
         ("its host has a group", |_, running| {
             !groups_of(running.pid()).is_empty()
@@ -108,7 +108,7 @@ fn an_interrupted_load_study_takes_everything_down_and_can_be_read() {
     let place = Place::new();
     let mut running = place.study("almeida96", &CELLS, &place.run());
     wait_until(
-        "a replicate is written and a server is at work again",
+        "a replicate is recorded and a server is running again",
         || {
             running.assert_alive();
             measured(&place.run()) && serving(&place)
@@ -138,8 +138,8 @@ fn serving(place: &Place) -> bool {
         .any(|command| servers.iter().any(|server| command.contains(server)))
 }
 
-/// Namespaces and the devices in them exist as long as a process, an open file or a mount holds them. Without a
-/// process of the study and without a mount, none of them is left.
+/// Asserts that no process and no mount of the study is left. A namespace and its devices exist only as long as a
+/// process, an open file or a mount references the namespace.
 fn nothing_but_groups_is_left(place: &Place) {
     assert_eq!(place.processes(), Vec::<String>::new());
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
@@ -150,7 +150,7 @@ fn nothing_but_groups_is_left(place: &Place) {
     }
 }
 
-/// The control groups that a process created, found by name: `fathometer-`, PID namespace, process id.
+/// Returns the control groups that a process created, found by name: `fathometer-`, PID namespace, process id.
 fn groups_of(pid: u32) -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mut found = Vec::new();
@@ -181,7 +181,7 @@ fn groups_below(folder: &Path, pid: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The processes in a group; empty when a study of another test has just removed the group.
+/// Reads the processes in a group; empty if a study of another test has just removed the group.
 fn members(group: &Path) -> String {
     fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What a command leaves behind when it cannot continue: interrupted, killed, disk full, insufficient rights,
+//! The state that a command leaves behind when it cannot continue: interrupted, killed, disk full, insufficient rights,
 //! or a wrong argument.
 //!
 //! Tests of studies need the right to create network namespaces and TUN devices. Without it, each prints a

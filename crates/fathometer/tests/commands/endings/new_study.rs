@@ -1,4 +1,4 @@
-//! The study that `study --new` writes: it runs as it is, and a misspelt key or level is refused.
+//! The study that `study --new` writes: it runs without changes, and a misspelt key or level is refused.
 
 use std::fs;
 

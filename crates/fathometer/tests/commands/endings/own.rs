@@ -7,7 +7,7 @@ use super::place::{Ended, Place};
 use crate::support::laboratory::possible;
 use crate::support::waiting::AT_LAST;
 
-/// A study of a few cells. Its limits accept a busy machine: lateness is not under test here.
+/// A study of a few cells. Its lateness limits are high, so that a busy machine passes.
 pub(super) const STUDY: &str = r#"
 name = "nielsen97"
 title = "A study of the user's own"

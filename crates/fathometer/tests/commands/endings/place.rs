@@ -11,14 +11,14 @@ use tempfile::TempDir;
 
 use crate::support::waiting::wait_within;
 
-/// Long enough for a busy machine, shorter than a page on a modem line.
+/// Time limit of a prompt exit: long enough for a busy machine, shorter than a page on a modem line.
 const SOON: Duration = Duration::from_secs(45);
 
 /// The smallest study: two cells with two replicates each, in less than a second.
 pub const SHORT: [&str; 3] = ["block=quickack", "path=lan", "era=today"];
 
-/// A folder for one test. Its temporary folder also identifies all processes that the test started: its path is
-/// in the environment of every descendant.
+/// A folder for one test. Every process that the test started has the path of this folder in its environment, so the
+/// path identifies these processes.
 pub struct Place {
     folder: TempDir,
 }
@@ -80,7 +80,7 @@ impl Place {
         self.fathometer(&arguments)
     }
 
-    /// The command lines of all live processes that this test started.
+    /// Returns the command lines of all live processes that this test started.
     pub fn processes(&self) -> Vec<String> {
         let mark = format!("TMPDIR={}", self.temporary().display());
         let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -122,13 +122,13 @@ impl Running {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Whether it is still running, by the state of the child: the environment in `/proc` is empty for a moment after
-    /// the start.
+    /// Whether the program is still running. Checks the state of the child, because the environment in `/proc` is empty
+    /// for a moment after the start.
     pub fn is_alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Asserts that it is still running.
+    /// Asserts that the program is still running.
     pub fn assert_alive(&mut self) {
         assert!(self.is_alive(), "ended early");
     }
@@ -164,7 +164,7 @@ impl Drop for Running {
     }
 }
 
-/// How a program exited; no code when a signal killed it.
+/// The result of a program; `code` is `None` if a signal killed it.
 pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
@@ -177,7 +177,7 @@ impl Ended {
         self.assert_ended(1, expected);
     }
 
-    /// Asserts that the command line was refused with these words.
+    /// Asserts that the program refused the command line with these words.
     pub fn assert_refused(&self, expected: &[&str]) {
         self.assert_ended(2, expected);
     }
@@ -206,7 +206,7 @@ impl Ended {
     }
 }
 
-/// The number of lines in a run's replicate file; each must be JSON.
+/// Returns the number of lines in a run's replicate file; each line must be JSON.
 pub fn whole_lines(run: &Path) -> usize {
     let text = fs::read_to_string(run.join("replicates.ndjson")).unwrap();
     let lines: Result<Vec<serde_json::Value>, _> = text.lines().map(serde_json::from_str).collect();

@@ -11,7 +11,7 @@ use super::place::{Place, Running, SHORT, measured};
 use crate::support::laboratory::possible;
 use crate::support::waiting::{AT_LAST, wait_until};
 
-/// A study of the smallest cells, with so many replicates that it does not finish during the test.
+/// Starts a study of the smallest cells, with so many replicates that it does not finish during the test.
 fn long(place: &Place) -> Running {
     let mut arguments = vec!["study", "nielsen97", "--quiet", "--replicates", "500"];
     let run = place.run();
@@ -46,7 +46,7 @@ fn a_study_ends_although_nothing_can_be_printed() {
     command.args(["study", "nielsen97", "--output", run.to_str().unwrap()]);
     command.args(SHORT.iter().flat_map(|level| ["--only", level]));
     let ended = place.start(command).ended();
-    // Another test covers a stdout that accepts nothing; here the exit code does not matter.
+    // Another test covers a stdout that accepts no data; this test accepts any exit code.
     assert!(ended.code.is_some());
     let info = fs::read_to_string(run.join("run.json")).unwrap();
     let info: serde_json::Value = serde_json::from_str(&info).unwrap();
@@ -65,7 +65,7 @@ fn a_second_program_on_the_same_run_is_refused() {
     let second = resume(&place).ended();
     second.assert_failed(&[place.run().to_str().unwrap(), &pid, "--output"]);
     first.assert_alive();
-    // The lock is released when its holder exits, in any way.
+    // The kernel releases the lock when the first program exits, even if it is killed.
     first.signal(Signal::KILL);
     assert_eq!(first.ended().code, None);
     resume(&place).ended_within(AT_LAST).assert_measured();
@@ -83,7 +83,7 @@ fn attempts_before_a_resume_are_counted_and_keep_their_folders() {
         .study("nielsen97", &SHORT, &run)
         .ended_within(AT_LAST)
         .assert_measured();
-    // A state in which one replicate was invalid twice when the run was interrupted.
+    // Edits the records: one replicate was INVALID twice when the run was interrupted.
     let records = run.join("replicates.ndjson");
     let text = fs::read_to_string(&records).unwrap();
     let mut lines: Vec<serde_json::Value> = text
@@ -155,7 +155,7 @@ fn a_run_in_another_pid_namespace_keeps_its_temporary_folders() {
         return;
     }
     let place = Place::new();
-    // In its namespace the program has another process ID than here.
+    // The process ID of the program in its own namespace differs from its process ID here.
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--mount-proc"]);
     command.arg(env!("CARGO_BIN_EXE_fathometer"));

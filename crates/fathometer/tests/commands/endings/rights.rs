@@ -77,7 +77,7 @@ fn without_rights_to_limit_hosts_a_run_states_that_or_fails_with_the_reason() {
 
 #[test]
 fn servers_run_as_the_only_user_of_a_namespace() {
-    // Each of these servers has a different setting for the user to run as.
+    // Each of these servers sets the user of its processes in a different way.
     let studies: [(&str, &str, &[&str]); 3] = [
         ("protocols-today", "nginx", &["policy=h2"]),
         ("protocols-today", "h2o", &["policy=h2"]),
@@ -119,7 +119,7 @@ fn servers_run_as_the_only_user_of_a_namespace() {
     }
 }
 
-/// Every refusal states a remedy, which depends on what was refused.
+/// Asserts that the message states the remedy for the missing right.
 fn assert_told_what_helps(study: &Ended) {
     study.assert_failed(&[]);
     let helps = ["as root", "modprobe", "sysctl", "chmod"];
@@ -127,7 +127,7 @@ fn assert_told_what_helps(study: &Ended) {
     assert!(helped, "{}", study.err);
 }
 
-/// Runs the program as a user without rights: the current user, or `nobody` if that is root.
+/// Runs the program as a user without rights: the current user, or `nobody` if the current user is root.
 fn as_user(place: &Place, arguments: &[&str]) -> Ended {
     let command = match rustix::process::geteuid().is_root() {
         true => as_nobody(place, arguments),
@@ -139,7 +139,7 @@ fn as_user(place: &Place, arguments: &[&str]) -> Ended {
 
 fn as_nobody(place: &Place, arguments: &[&str]) -> Command {
     const NOBODY: u32 = 65_534;
-    // The user may not have access to the build folder.
+    // This user may lack access to the build folder.
     let program = place.path().join("fathometer");
     if !program.exists() {
         fs::copy(env!("CARGO_BIN_EXE_fathometer"), &program).unwrap();

@@ -62,7 +62,7 @@ impl Shared {
             .collect()
     }
 
-    /// The seed of each replicate, by cell and number.
+    /// Returns the seed of each replicate, by cell and number.
     fn seeds(&self, run: &str) -> BTreeMap<String, u64> {
         let records = self.records(run).into_iter();
         records
@@ -76,7 +76,7 @@ impl Shared {
     }
 }
 
-/// All files below a folder, with their bytes.
+/// Collects all files below a folder, with their bytes.
 fn files(folder: &Path, below: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -135,12 +135,12 @@ fn the_shares_of_a_study_merge_to_one_run_in_any_order() {
     let merged = all("merged");
     assert!(
         merged == all("reordered"),
-        "the order of the arguments counts"
+        "the merged run depends on the order of the arguments"
     );
     for name in ["report.html", "summary.json", "run.json"] {
         assert!(merged.contains_key(Path::new(name)), "{name}");
     }
-    // Every record has its files, and its machine.
+    // Every record has its files and names its machine.
     for record in shared.records("merged") {
         let machine = record["machine"].as_u64().unwrap_or(0);
         assert_eq!(machine, record["replicate"].as_u64().unwrap() % 2);
@@ -155,7 +155,7 @@ fn the_shares_of_a_study_merge_to_one_run_in_any_order() {
     assert_eq!(info["machines"].as_array().unwrap().len(), 2);
     assert!(info["finished"].is_f64() && info["share"].is_null());
     let page = shared.text("merged", "report.html");
-    assert!(page.contains("How much the machines differ"));
+    assert!(page.contains("Differences between the machines"));
 
     // Other commands read the merged run like any run.
     let merged = shared.path("merged");
@@ -229,7 +229,7 @@ fn parts_that_do_not_belong_together_are_refused_and_missing_ones_are_reported()
     );
     refused(&["other", "rank-0"], &["seed is", "and 5"]);
     refused(&["rank-0", "more"], &["cells or replicates differ"]);
-    // A record of another share, as after an edit.
+    // A run with a record of another share, as after an edit.
     let records = shared.path("rank-1").join("replicates.ndjson");
     let text = fs::read_to_string(&records).unwrap();
     fs::write(&records, text.replace("\"replicate\":1", "\"replicate\":2")).unwrap();
@@ -242,7 +242,7 @@ fn parts_that_do_not_belong_together_are_refused_and_missing_ones_are_reported()
     assert_eq!(ended.code, Some(1));
     assert!(shared.path("solo").join("run.json").is_file());
 
-    // A share needs at least one replicate, and permits no stopping rule.
+    // Each share needs at least one replicate. A stopping rule cannot be combined with shares.
     let ended = shared.run("few", &["--replicates", "2", "--rank", "0", "--ranks", "3"]);
     assert_eq!(ended.code, Some(2), "{}", ended.err);
     assert!(

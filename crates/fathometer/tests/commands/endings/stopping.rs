@@ -1,4 +1,4 @@
-//! Studies that add replicates where something is undecided: `--precision` and `--budget`.
+//! Studies that add replicates where a verdict is undecided: `--precision` and `--budget`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use super::place::{Ended, Place};
 use crate::support::laboratory::possible;
 use crate::support::waiting::AT_LAST;
 
-/// The study that `study --new` writes, on one path. Its limits accept a busy machine: lateness is not under test here.
+/// Writes the study of `study --new` with only one path. Its lateness limits are high, so that a busy machine passes.
 fn study(place: &Place) {
     let new = place.fathometer(&["study", "--new", "mine"]).ended();
     assert_eq!(new.code, Some(0), "{}", new.err);
@@ -43,7 +43,7 @@ fn info(place: &Place) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The number of replicates of each cell.
+/// Returns the number of replicates of each cell.
 fn replicates(place: &Place) -> Vec<usize> {
     let text = fs::read_to_string(place.run().join("replicates.ndjson")).unwrap();
     let mut cells: BTreeMap<String, BTreeMap<u64, ()>> = BTreeMap::new();
@@ -68,7 +68,7 @@ fn replicates_are_added_until_figures_are_as_precise_as_asked_for() {
     let bytes = times.replace("\"elapsed_s\"", "\"ip_bytes\"");
     assert_ne!(times, bytes);
     fs::write(&path, bytes).unwrap();
-    // With a maximum of three replicates there is one look, at 95 %.
+    // With a maximum of three replicates there is one planned look, at a level of 95 %.
     let ended = run(&place, &["--precision", "99%", "--replicates", "3"]);
     ended.assert_measured();
     assert_eq!(replicates(&place), [3, 3]);

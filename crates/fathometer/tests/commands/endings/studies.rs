@@ -113,7 +113,7 @@ fn an_existing_folder_is_not_changed() {
     }
     let place = Place::new();
     fs::create_dir(place.run()).unwrap();
-    // The folder looks like the result of an earlier run, which must not be taken for this run's.
+    // The folder looks like the result of an earlier run, which must not count as the result of this run.
     let lines = place.run().join("replicates.ndjson");
     fs::write(&lines, "{}\n").unwrap();
     let ended = place.study("nielsen97", &SHORT, &place.run()).ended();
@@ -124,7 +124,11 @@ fn an_existing_folder_is_not_changed() {
 
     let below_a_file = lines.join("run");
     let ended = place.study("nielsen97", &SHORT, &below_a_file).ended();
-    ended.assert_failed(&[lines.to_str().unwrap(), "a file is in the way", "--output"]);
+    ended.assert_failed(&[
+        lines.to_str().unwrap(),
+        "a part of the path is a file",
+        "--output",
+    ]);
     assert_eq!(fs::read_to_string(&lines).unwrap(), "{}\n");
 
     // Not even root can create folders in /proc.
@@ -145,8 +149,8 @@ fn a_full_disk_ends_the_run_and_keeps_what_was_measured() {
         return;
     };
     let run = disk.0.join("run");
-    // The disk has room for several captures of the LAN. They fill it while pages are in flight on the modem line,
-    // and those retrievals must be stopped too.
+    // The disk has room for several captures of the LAN. These captures fill the disk while pages are in flight on the
+    // modem line; those retrievals must be stopped, too.
     let mut running = place.study("nielsen97", &["block=main", "path=lan", "path=ppp"], &run);
     let ended = running.ended_within(AT_LAST);
     ended.assert_failed(&["disk", "free some"]);
@@ -217,8 +221,8 @@ fn a_full_temporary_folder_is_reported_with_the_variable_to_set() {
     assert_eq!(place.temporary_folders(), Vec::<PathBuf>::new());
 }
 
-/// A study in progress: at least one replicate is recorded and servers are running, including httpd if this
-/// machine has it.
+/// Starts a study and waits until a replicate is recorded and servers are running, including httpd if this machine has
+/// it.
 fn under_way(place: &Place) -> Running {
     let only = [
         "block=main",

@@ -13,7 +13,7 @@ use crate::support::programs::{run_well, tool};
 use crate::support::quiet::{below, in_a_quiet_moment, near};
 use crate::support::scripted_server::{Answer, Server};
 
-/// A server that delays each response by `delay`, which is far longer than scheduling delays.
+/// Starts a server that delays each response by `delay`, which is far longer than scheduling delays.
 fn slow(delay: Duration) -> Server {
     Server::start(move |_| {
         std::thread::sleep(delay);
@@ -46,7 +46,7 @@ fn the_median_is_the_servers_delay_and_that_of_wrk_and_h2load() {
             ("uncorrected", phases.uncorrected),
         ] {
             let median = phase.unwrap().p50_ms;
-            // No response can be faster than the delay, however busy the machine is.
+            // No response can be faster than the delay, on any machine.
             assert!(median >= 0.99 * wanted, "{name}: {median}");
             near(name, median, wanted, NEAR)?;
         }
@@ -65,7 +65,7 @@ fn the_median_is_the_servers_delay_and_that_of_wrk_and_h2load() {
     }
 }
 
-/// The median latency that wrk reports, in milliseconds.
+/// Runs wrk; returns the median latency that wrk reports, in milliseconds.
 fn wrks_median(wrk: &Path, server: &Server) -> f64 {
     let report = run_well(
         Command::new(wrk)
@@ -86,7 +86,7 @@ fn wrks_median(wrk: &Path, server: &Server) -> f64 {
     }
 }
 
-/// The median latency in h2load's log, in milliseconds.
+/// Runs h2load; returns the median latency in its log, in milliseconds.
 fn h2loads_median(h2load: &Path, server: &Server) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
@@ -97,7 +97,7 @@ fn h2loads_median(h2load: &Path, server: &Server) -> f64 {
             .arg(&log)
             .arg(url(server)),
     );
-    // Start, status and microseconds of each request.
+    // Each line has the start, the status and the microseconds of a request.
     let text = fs::read_to_string(log).unwrap();
     let mut times: Vec<u64> = text
         .lines()
@@ -108,7 +108,7 @@ fn h2loads_median(h2load: &Path, server: &Server) -> f64 {
     times[times.len() / 2] as f64 / 1e3
 }
 
-/// h2load is optional: no test fails without it.
+/// Finds h2load, which is optional: no test fails without it.
 fn h2load() -> Option<std::path::PathBuf> {
     let folders = std::env::var("PATH").unwrap_or_default();
     folders
@@ -121,7 +121,7 @@ const RATE: f64 = 200.0;
 const SECONDS: f64 = 4.0;
 const STALL: f64 = 1.4;
 
-/// An open loop against a server that stalls once, one second after the start.
+/// Runs an open loop against a server that stalls once, one second after the start.
 fn stalled(slo: &str) -> Ended {
     let until: Mutex<Option<Instant>> = Mutex::default();
     let server = Server::start(move |seen| {
@@ -168,7 +168,7 @@ fn a_stall_violates_an_slo_on_corrected_latency() {
             (corrected.p95_ms, 0.95),
             (corrected.p99_ms, 0.99),
         ] {
-            // A request planned at time t into the stall waits for the rest of it.
+            // A request that is planned during the stall waits until the stall ends.
             let wanted = 1e3 * (STALL - (1.0 - quantile) * SECONDS);
             near(&quantile.to_string(), found, wanted, 1e3 * apart / wanted)?;
         }
@@ -187,7 +187,7 @@ fn a_stall_does_not_violate_an_slo_on_uncorrected_latency() {
 fn littles_load_factor_is_the_number_of_users_below_saturation() {
     let server = slow(Duration::from_millis(10));
     for users in [1, 4, 16] {
-        // 1 % of two seconds.
+        // 20 ms are 1 % of two seconds.
         in_a_quiet_moment(Duration::from_millis(20), || {
             let ended = load(
                 &url(&server),

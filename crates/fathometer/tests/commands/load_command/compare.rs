@@ -13,14 +13,14 @@ fn compare(arguments: &[&str]) -> Ended {
     fathometer(&command)
 }
 
-/// A server that needs this many milliseconds for `/page`.
+/// Starts a server that takes this many milliseconds for `/page`.
 fn server(folder: &str, pause: &str) -> Origin {
     let dynamic = format!("/page,parts=2,size=1k,every={pause}ms");
     Origin::with(&[folder, "--dynamic", &dynamic])
 }
 
-/// A copy of a saved result, made valid and with this median in each second, within 1 %: a gate must not depend on
-/// how busy this machine is.
+/// Writes a copy of a saved result that is valid and has this median in each second, within 1 %. The gate then does not
+/// depend on the load of this machine.
 fn with_median(saved: &str, name: &str, millis: f64) -> String {
     let text = std::fs::read_to_string(saved).unwrap();
     let mut result: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -75,7 +75,7 @@ fn a_slower_server_breaks_the_gate_and_the_same_server_keeps_it() {
     let refused = compare(&[&before, &other]);
     assert_eq!(refused.code, Some(2), "{}", refused.out);
     assert!(
-        refused.err.contains("policy h1.1 against h1.0"),
+        refused.err.contains("policy differs (h1.1 and h1.0)"),
         "{}",
         refused.err
     );
@@ -135,7 +135,7 @@ fn a_slower_server_is_found_by_alternation_and_its_cpu_time_is_read() {
         .chain(pids.iter().flat_map(|pid| ["--probe", pid]))
         .collect::<Vec<_>>(),
     );
-    // On a busy machine the test is INVALID, and has no verdict.
+    // On a busy machine the test may be INVALID; it then has no verdict.
     assert!(
         matches!(ended.code, Some(0 | 3)),
         "{} {}",

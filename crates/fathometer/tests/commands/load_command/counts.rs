@@ -15,7 +15,8 @@ use crate::support::programs::{FATHOMETER, run_well, tool};
 
 const ASKED: u64 = 5000;
 
-/// Almeida's workload A, for a fixed number of requests, with one connection for each of eight users.
+/// Loads a server with Almeida's workload A, for a fixed number of requests, with one connection for each of eight
+/// users.
 fn fetch(url: &str) -> Summary {
     let count = ASKED.to_string();
     let ended = load(
@@ -150,8 +151,8 @@ fn apache_logged_what_was_counted() {
     });
 }
 
-/// The same with a third-party server. `logging` adds an access log to the configuration; its arguments are the
-/// configuration and the path of the log.
+/// Compares our counts with the log of a third-party server. `logging` adds an access log to the configuration; its
+/// arguments are the configuration and the path of the log.
 fn foreign(name: &str, programs: &[&str], logging: impl Fn(&str, &str) -> String) {
     let definition = Definition::load(name).unwrap();
     let program = definition.program.as_ref().unwrap();

@@ -1,4 +1,4 @@
-//! Saved records in DuckDB: its totals are those that `--json` prints.
+//! Saved records in DuckDB: its totals equal those that `--json` prints.
 //!
 //! DuckDB is not in Debian: `./test` installs its Python package to `target/tools/python`, and sets
 //! `FATHOMETER_PYTHON`. Without the package the tests print a message and pass, unless `FATHOMETER_REQUIRE_DUCKDB` is 1.
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use super::support::{Origin, load, valid_if_possible};
 use crate::support::python::python;
 
-/// Answers the queries of its first argument.
+/// A Python script that runs the queries in its first argument.
 const SCRIPT: &str = "
 import duckdb, json, sys
 print(json.dumps([duckdb.execute(query).fetchall() for query in json.loads(sys.argv[1])]))
 ";
 
-/// The rows that DuckDB gives for each query; `None` without DuckDB.
+/// Returns the rows of each query in DuckDB; `None` without DuckDB.
 fn duckdb(queries: &[String]) -> Option<Vec<Value>> {
     let rows = python("duckdb", SCRIPT, &[&json!(queries).to_string()])?;
     Some(serde_json::from_str(&rows).unwrap())

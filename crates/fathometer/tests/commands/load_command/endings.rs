@@ -27,15 +27,15 @@ fn a_server_that_never_answers_shows_time_outs_and_not_nothing() {
     wait_until("the server has read every request", || {
         server.seen().len() == 20
     });
-    // A time-out counts as a long latency.
+    // A timeout counts as a long latency.
     let phases = &summary.measured.phases;
     for phase in [&phases.corrected, &phases.failed] {
         let phase = phase.as_ref().unwrap();
         assert_eq!(phase.count, 20);
         assert!(phase.min_ms >= 295.0, "{}", phase.min_ms);
     }
-    // The time-out starts at the planned instant, so the uncorrected latency, without the time to connect, may
-    // be shorter.
+    // The timeout starts at the planned instant. The uncorrected latency excludes the time to connect, so it may be
+    // shorter than the timeout.
     assert_eq!(phases.uncorrected.as_ref().unwrap().count, 20);
     assert!(phases.first_byte.is_none());
     assert_eq!(summary.measured.rates.errors_share, Some(1.0));
@@ -125,7 +125,7 @@ impl UnderWay {
         self.interrupted_by(after, &[signal])
     }
 
-    /// The same with several signals at once.
+    /// Same as `interrupted`, with several signals at once.
     fn interrupted_by(mut self, after: u64, signals: &[Signal]) -> (Ended, tempfile::TempDir) {
         wait_until("the test has started", || {
             self.answered.load(Ordering::SeqCst) > after
@@ -274,7 +274,7 @@ fn requests_that_never_had_a_connection_are_in_every_figure() {
     assert_eq!(measured.rates.errors_share, Some(1.0));
     let corrected = measured.phases.corrected.unwrap();
     assert_eq!(corrected.count, 200);
-    // The latencies last from the planned instants, spread over 1 s, to the end at 1.1 s.
+    // Each latency ends at 1.1 s and starts at a planned instant within the first second.
     assert!(corrected.p50_ms > 500.0, "{}", corrected.p50_ms);
     let rows = super::outputs::parquet_rows(&record);
     assert_eq!(rows.len(), 200);

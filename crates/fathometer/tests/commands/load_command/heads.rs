@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use super::support::{fathometer, load};
 use crate::support::programs::FATHOMETER;
 
-/// Answers every request with an empty response, and records the heads.
+/// A server that answers every request with an empty response, and records the heads.
 struct Heads {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -51,7 +51,7 @@ impl Heads {
         format!("http://{}/x", self.address)
     }
 
-    /// The values of one field in each head.
+    /// Returns the values of one field in each head.
     fn values(&self, name: &str) -> Vec<Vec<String>> {
         let heads = std::mem::take(&mut *self.heads.lock().unwrap());
         let of = |head: &String| {

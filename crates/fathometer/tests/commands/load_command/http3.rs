@@ -1,5 +1,5 @@
-//! HTTP/3 against a third-party server and against our own. Our counts must equal the server's log, and the
-//! program must report a server that disappears or that was never there.
+//! HTTP/3 against a third-party server and against our own. Our counts must equal the server's log, and the program
+//! must report a server that disappears or that never existed.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -181,7 +181,7 @@ fn connections_live_as_long_as_they_are_to() {
     let summary = ask(&place, &server, &[&limit[..], &bounded].concat()).ended_with(0);
     let connections = &summary.measured.connections;
     assert_eq!(summary.measured.counts.completed, 200);
-    // Twenty, and one more for each user whose number of requests is not a multiple of ten.
+    // Twenty connections, and one more for each user whose number of requests is not a multiple of ten.
     assert!(
         (20..=24).contains(&connections.established),
         "{connections:?}"
@@ -192,7 +192,8 @@ fn connections_live_as_long_as_they_are_to() {
     assert_eq!(tls.full + tls.resumed, connections.established);
 }
 
-/// Twenty connections, and one more for each user whose number of requests is not a multiple of ten.
+/// Options of a load with twenty connections, and one more for each user whose number of requests is not a multiple of
+/// ten.
 const SHORT_LIVED: [&str; 9] = [
     "--max-requests-per-connection",
     "10",
@@ -261,7 +262,7 @@ fn sessions_of_our_origin_are_resumed_with_early_data_where_that_is_allowed() {
     let phases = &summary.measured.phases;
     assert_eq!(phases.send_lag.as_ref().unwrap().count, 200);
 
-    // A request that must not be executed twice waits for the end of the handshake.
+    // A POST request is not sent as early data, because a replay could execute it twice.
     let post = [
         &["--method", "POST", "--body", "x", "--early-data"][..],
         &SHORT_LIVED,
@@ -285,7 +286,7 @@ fn sessions_of_caddy_are_resumed() {
 #[test]
 fn offloads_gather_datagrams_and_nothing_else_changes() {
     let place = Place::new();
-    // A file of many datagrams.
+    // A file that needs many datagrams.
     fs::write(place.path("site/1k.html"), vec![b'0'; 300_000]).unwrap();
     for offload in ["off", "send", "receive", "on"] {
         let server = ours(&place, &["--udp-offload", offload]);
@@ -297,7 +298,7 @@ fn offloads_gather_datagrams_and_nothing_else_changes() {
         // The client itself sends acknowledgements, which are seldom batched.
         assert!(quic.send_calls <= quic.sent && quic.send_calls > 0);
         let gathered = quic.receive_buffers < quic.received;
-        // On loopback, datagrams sent together are received together if the receiver enables it.
+        // On loopback, datagrams sent together are received together if the receiver enables GRO.
         assert_eq!(gathered, offload == "on", "{offload}: {quic:?}");
         println!(
             "{offload}: {} datagrams received into {} buffers, {} sent by {} calls",
@@ -308,8 +309,7 @@ fn offloads_gather_datagrams_and_nothing_else_changes() {
 
 #[test]
 fn a_server_that_exits_is_a_finding() {
-    // On a busy machine, detecting that the server runs takes longer, and so does a refused connection attempt after
-    // its end.
+    // A busy machine needs more time to detect that the server runs, and to refuse a connection after its end.
     let refused = |summary: &Summary| {
         let failures = &summary.measured.counts.connect_failures;
         failures.get("refused").copied() > Some(10)
@@ -331,7 +331,7 @@ fn a_server_that_exits_is_a_finding() {
     );
 }
 
-/// The result of a load of length `time` whose server is killed as soon as it has answered some requests.
+/// Runs a load of length `time`, and kills the server as soon as it has answered some requests. Returns the result.
 fn left_by_its_server(time: &str) -> Summary {
     let place = Place::new();
     let mut server = ours(&place, &[]);
@@ -398,7 +398,7 @@ fn a_missing_listener_and_a_listener_without_quic_are_reported() {
     let server = ours(&place, &[]);
     for (arguments, words) in [
         (&["--insecure", "--tls-version", "1.2"][..], "TLS 1.3"),
-        (&[], "trust its authority with --cacert"),
+        (&[], "trust its certificate authority with --cacert"),
     ] {
         let all = [&["--policy", "h3", "-n", "1"], arguments].concat();
         let ended = load(&server.url("https"), &all);

@@ -37,7 +37,7 @@ fn processes_of_mpich_meet_by_its_store_and_send_what_one_process_sends() {
     }
 }
 
-/// The second process never enters the barrier, for which PMI-1 has no time-out.
+/// The second process never enters the barrier, for which PMI-1 has no timeout.
 #[test]
 fn a_process_that_never_comes_ends_the_wait_in_the_barrier_of_pmi_1() {
     let Some(job) = Job::of(MPIEXEC[0]) else {

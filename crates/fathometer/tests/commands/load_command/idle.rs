@@ -36,13 +36,13 @@ fn ten_thousand_idle_users_are_small() {
     let (summary, most) = ["3s", "15s", "75s"]
         .into_iter()
         .find_map(|time| Some(idle(&origin, &workload, time)).filter(all_came))
-        .expect("all of them are answered once");
+        .expect("every user gets a response");
     let counts = &summary.measured.counts;
     assert_eq!(counts.failed, 0, "{:?}", counts.failures);
     let open = summary.timeline.iter().map(|i| i.connections).max();
     assert_eq!(open, Some(USERS));
     assert!(most > 0 && most < MOST, "{most} B");
-    // The program must report its own peak, not that of this test. Its report itself takes a little more
+    // The program must report its own peak memory, not the peak of this test. Writing the report takes a little more
     // memory.
     let reported = summary.generator.peak_memory_bytes;
     assert!(
@@ -51,7 +51,7 @@ fn ten_thousand_idle_users_are_small() {
     );
 }
 
-/// The result of a load of length `time`, and the peak resident memory of its process, in bytes.
+/// Runs a load of length `time`. Returns the result, and the peak resident memory of the process in bytes.
 fn idle(origin: &Origin, workload: &str, time: &str) -> (Summary, u64) {
     let mut child = Command::new(FATHOMETER)
         .args(["load", "--quiet", &origin.url(), "--workload", workload])
@@ -77,7 +77,7 @@ fn idle(origin: &Origin, workload: &str, time: &str) -> (Summary, u64) {
     (ended.ended_with(0), most)
 }
 
-/// The peak resident memory of a process, in bytes.
+/// Reads the peak resident memory of a process, in bytes.
 fn high_water_mark(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;

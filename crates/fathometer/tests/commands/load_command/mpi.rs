@@ -12,7 +12,7 @@ use crate::support::waiting::wait_until;
 
 const LAUNCHER: &str = "mpirun";
 
-/// `mpirun`, with this number of processes of `fathometer load`.
+/// Returns the `mpirun` command for this number of processes of `fathometer load`.
 fn processes(job: &Job, number: u32, url: &str, arguments: &[&str]) -> Command {
     let mut launcher = vec![LAUNCHER, "--oversubscribe"];
     launcher.extend(["--mca", "oob_tcp_if_include", "lo"]);
@@ -22,7 +22,7 @@ fn processes(job: &Job, number: u32, url: &str, arguments: &[&str]) -> Command {
     job.command(&launcher, number, url, arguments)
 }
 
-/// The same with a rendezvous, and spools.
+/// Same as [`processes`], with a rendezvous and spools.
 fn ranks_of(job: &Job, ranks: u32, url: &str, arguments: &[&str]) -> Command {
     let mut command = processes(job, ranks, url, arguments);
     command.args(["--rendezvous", &free_address().to_string()]);
@@ -101,7 +101,7 @@ fn processes_of_mpirun_that_are_no_ranks_of_one_test_are_refused() {
         &mut processes(&job, 2, &url, &other_size),
         "--ranks is 3 and OMPI_COMM_WORLD_SIZE is 2",
     );
-    // In a batch job of Slurm, whose environment gives rank 0 to all processes of this node.
+    // In a batch job of Slurm, the environment gives rank 0 to all processes of this node.
     let mut in_slurm = ranks_of(&job, 2, &url, &short);
     in_slurm.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "2");
     refused(
@@ -111,7 +111,7 @@ fn processes_of_mpirun_that_are_no_ranks_of_one_test_are_refused() {
     assert_eq!(origin.end(), Vec::<String>::new());
 }
 
-/// `mpirun` ends all processes when one is killed, whatever its options; `srun` does so only by option.
+/// `mpirun` always ends all processes when one is killed; `srun` does so only with an option.
 #[test]
 fn a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_spools_can_be_merged() {
     let Some(job) = Job::of(LAUNCHER) else {
@@ -128,7 +128,7 @@ fn a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_spools_can_be_merged() {
     wait_until("both ranks report an interval", || {
         ["rank-0000.spool", "rank-0001.spool"].iter().all(|name| {
             let spool = fs::metadata(job.spools().join(name));
-            // Longer than the header, which has less than 100 bytes.
+            // The spool is longer than its header, which has less than 100 bytes.
             spool.is_ok_and(|spool| spool.len() > 150)
         })
     });
@@ -152,7 +152,7 @@ fn a_rank_that_is_killed_ends_the_job_of_mpirun_and_the_spools_can_be_merged() {
     );
 }
 
-/// The process of a rank below `mpirun`.
+/// Returns the process ID of a rank, which is a child of `mpirun`.
 fn rank_of(mpirun: u32, rank: u32) -> Pid {
     let variable = format!("OMPI_COMM_WORLD_RANK={rank}");
     let threads = fs::read_dir(format!("/proc/{mpirun}/task")).unwrap();

@@ -14,7 +14,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// `None`, and a message on stderr, where the launcher is not installed.
+    /// Creates the folder; `None`, with a message on stderr, if the launcher is not installed.
     pub fn of(launcher: &str) -> Option<Job> {
         tool(launcher)?;
         let folder = tempfile::tempdir().unwrap();
@@ -26,7 +26,7 @@ impl Job {
         self.folder.path().join("spool")
     }
 
-    /// The launcher with these options, and `fathometer load` as the program of this number of processes.
+    /// Returns the launcher's command with these options, for this number of processes of `fathometer load`.
     pub fn command(
         &self,
         launcher: &[&str],

@@ -19,7 +19,7 @@ use crate::support::scripted_server::{Answer, Server};
 
 const ASKED: u64 = 400;
 
-/// A server with a small page, a larger one, and a missing one.
+/// Starts a server with a small page, a larger page and a missing page.
 fn server() -> Server {
     Server::start(|seen| match seen.path.as_str() {
         "/small.html" => Answer::Whole(100),
@@ -209,7 +209,7 @@ fn all_formats_agree_on_one_load() {
     let counts = &measured["bytes"];
     assert!(completed > 50 && failed > 5, "{completed} {failed}");
 
-    // The phase of a row shows whether the summary covers it, and so does its time since the start of the window.
+    // The phase of a row, and its time since the start of the window, show whether the summary covers the row.
     let rows = parquet_rows(&folder.path().join("it.parquet"));
     let long = |row: &BTreeMap<String, Field>, name: &str| match row[name] {
         Field::Long(value) => value,
@@ -300,11 +300,17 @@ fn all_formats_agree_on_one_load() {
             histograms["corrected"].value_at_quantile(quantile),
         );
         let apart = (of_log as f64 / exact as f64 - 1.0).abs();
-        assert!(apart < 0.002, "{quantile}: {of_log} for {exact}");
+        assert!(
+            apart < 0.002,
+            "quantile {quantile}: {of_log} ns in it.hlog, {exact} ns exact"
+        );
         let name = format!("p{}_ms", quantile * 100.0);
         let reported = measured["phases"]["corrected"][&name].as_f64().unwrap() * 1e6;
         let apart = (reported / exact as f64 - 1.0).abs();
-        assert!(apart < 0.002, "{name}: {reported} for {exact}");
+        assert!(
+            apart < 0.002,
+            "{name}: {reported} ns in the summary, {exact} ns exact"
+        );
     }
 }
 
@@ -346,7 +352,7 @@ jsonschema.Draft202012Validator.check_schema(schema)
 jsonschema.Draft202012Validator(schema).validate(value)
 ";
 
-/// The histograms of a log, by tag.
+/// Reads the histograms of a log, by tag.
 fn histograms(log: &[u8]) -> BTreeMap<String, Histogram<u64>> {
     let mut deserializer = Deserializer::new();
     let mut found = BTreeMap::new();
@@ -361,7 +367,7 @@ fn histograms(log: &[u8]) -> BTreeMap<String, Histogram<u64>> {
     found
 }
 
-/// Base64 with padding (RFC 4648, section 4).
+/// Decodes Base64 with padding (RFC 4648, section 4).
 fn decoded(text: &str) -> Vec<u8> {
     let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let values: Vec<u32> = text
@@ -410,7 +416,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-/// The rows of a Parquet file, by column.
+/// Reads the rows of a Parquet file, by column.
 pub fn parquet_rows(path: &Path) -> Vec<BTreeMap<String, Field>> {
     let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
     let rows = reader.get_row_iter(None).unwrap();

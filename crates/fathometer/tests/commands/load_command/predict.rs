@@ -18,8 +18,8 @@ fn predict(folder: &Path, arguments: &[&str]) -> Ended {
     fathometer(&command)
 }
 
-/// The result of a server with two processors. Each exchange takes 1 ms of processor time and 9 ms elsewhere; with
-/// one or two users, no exchange waits.
+/// Returns the result of a simulated server with two processors. Each exchange takes 1 ms of CPU time and 9 ms
+/// elsewhere; with one or two users, no exchange waits.
 fn as_if(result: &Summary, users: u32) -> Summary {
     let mut result = result.clone();
     result.validity.valid = true;
@@ -35,8 +35,8 @@ fn as_if(result: &Summary, users: u32) -> Summary {
     result
 }
 
-/// A published run of `fathometer bottleneck` in which the processor is the limit, with the number of users added,
-/// which later versions record.
+/// Copies a published run of `fathometer bottleneck` in which the CPU is the limit. Adds the number of users, which
+/// only later versions record.
 fn bottleneck_run(folder: &Path, users: Option<u32>) {
     let published = Path::new(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -87,7 +87,7 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         "{prediction}"
     );
     let last = &prediction["rows"][1];
-    // Two processors, each with 1 ms per exchange.
+    // The maximum of two processors with 1 ms per exchange is 2000 per second.
     assert!(
         (number(&last["throughput_per_s"]["value"]) - 2000.0).abs() < 1.0,
         "{last}"
@@ -103,7 +103,7 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
     );
     let first = &prediction["rows"][0];
     assert!(number(&first["throughput_compared"]["error_share"]).abs() < 0.01);
-    // Batches at a light load with the same processor time.
+    // Batches at a light load, with the same CPU time per exchange.
     let mut batches = as_if(&result, 2);
     batches.setup.kind = LoopSummary::Open {
         arrivals: "constant 200/s in batches of 64".to_owned(),
@@ -132,7 +132,7 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         (number(&single["throughput_per_s"]["value"]) - 1000.0).abs() < 1.0,
         "{single}"
     );
-    // A pool of two threads; each exchange holds one thread for 10 ms.
+    // A pool of two threads; each exchange uses one thread for 10 ms.
     let pool = ["--users", "400", "--workers", "2"];
     let output = of(&pool);
     let (prediction, row) = (
@@ -154,7 +154,8 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
     let full = ["--backlog", "8", "--timeout", "500ms"];
     let output = of(&[&pool[..], &full].concat());
     let workers = &output["predictions"][0]["rows"][0]["workers"];
-    // Eleven of the 400 users get a place. The others fail after half a second: 778 failures per second.
+    // The pool and the backlog accept eleven of the 400 users. The others fail after half a second: 778 failures per
+    // second.
     let errors = number(&workers["errors_share"]);
     assert!((errors / (778.0 / 978.0) - 1.0).abs() < 0.1, "{workers}");
     // Results of load --save do not record the memory of the server.
@@ -165,7 +166,7 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         "{}",
         ended.err
     );
-    // The elasticities of a search, beside those of the model.
+    // The command prints the elasticities of a search next to the elasticities of the model.
     let search = tempfile::tempdir().unwrap();
     let option = ["--bottleneck", search.path().to_str().unwrap()];
     bottleneck_run(search.path(), None);
@@ -192,7 +193,7 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         "{}",
         ended.out
     );
-    // An INVALID measurement is no evidence.
+    // An INVALID measurement is refused.
     let lines = search.path().join("observations.ndjson");
     let valid = r#""validity":{"reasons":[]}"#;
     let text = fs::read_to_string(&lines).unwrap();
@@ -209,7 +210,7 @@ fn two_light_results_predict_the_saturated_server_and_a_larger_one() {
         "{}",
         ended.err
     );
-    // The screen shows the same result first.
+    // The screen begins with the same result.
     let ended = predict(
         folder.path(),
         &["--draws", "20", "--exchanges", "1000", "--users", "400"],

@@ -31,7 +31,7 @@ fn a_server_on_this_machine_is_probed_if_requested() {
     };
     assert!(program.name.ends_with(&format!(" (process {pid})")));
     assert_eq!(program.processes, 1);
-    // A server that answers uses CPU time, and at most that of all processors.
+    // A server that answers uses some CPU time, at most the time of all processors.
     let processors = server.machine.processors.unwrap() as f64;
     assert!(program.cpu_s > 0.0 && program.cpu_s <= processors * server.watched_s);
     assert!(program.busiest_thread_share.unwrap() > 0.0);

@@ -1,9 +1,9 @@
-//! HTTP/2 and TLS against third-party servers and against our own. Our counts must equal the server's log, and
-//! the program must report what is not available.
+//! HTTP/2 and TLS against third-party servers and against our own. Our counts must equal the server's log, and the
+//! program must report protocols that are not available.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "certificates are valid at the present time"
+    reason = "the generated certificates need the current time"
 )]
 
 use std::fs;
@@ -24,8 +24,8 @@ use crate::support::waiting::wait_until;
 
 pub const SIZE: usize = 1024;
 
-/// A folder with a file, a certificate for localhost, its key, and the authority to trust. Other users may read
-/// it: servers drop their privileges.
+/// A folder with a file, a certificate for localhost, its key, and the authority to trust. Other users may read the
+/// folder, because servers drop their privileges.
 pub struct Place {
     folder: TempDir,
 }
@@ -76,7 +76,7 @@ impl Server {
         server
     }
 
-    /// Kills it.
+    /// Kills the server.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -94,7 +94,7 @@ impl Drop for Server {
     }
 }
 
-/// nghttpd, over TLS or in cleartext; its log has one line for each request.
+/// Starts nghttpd, over TLS or in cleartext; its log has one line for each request.
 fn nghttpd(place: &Place, tls: bool) -> Option<Server> {
     let program = tool("nghttpd")?;
     let address = free_address();
@@ -180,7 +180,7 @@ fn h2o(place: &Place, tls: bool) -> Option<Server> {
     Some(Server::start(&mut command, address))
 }
 
-/// Our own server; over TLS it also accepts early data.
+/// Starts our own server; over TLS it also accepts early data.
 fn ours(place: &Place, tls: bool) -> Option<Server> {
     let address = free_address();
     let mut command = Command::new(FATHOMETER);
@@ -202,7 +202,8 @@ fn ours(place: &Place, tls: bool) -> Option<Server> {
     Some(Server::start(&mut command, address))
 }
 
-/// Waits until the log has [`ASKED`] lines with these words and a moment longer; returns their number.
+/// Waits until the log has [`ASKED`] lines with these words, and a moment for further lines. Returns the number of
+/// lines.
 pub fn logged(log: &Path, words: &str) -> u64 {
     let count = || {
         let text = fs::read_to_string(log).unwrap_or_default();
@@ -231,7 +232,7 @@ fn fetch(url: &str, arguments: &[&str]) -> Summary {
     assert_eq!(http2.received["headers"].frames, ASKED);
     assert_eq!(http2.sent["headers"].frames, ASKED);
     assert_eq!(http2.most_streams, 8);
-    // Most fields of a head repeat those of the previous head.
+    // Most fields of a head repeat the fields of the previous head.
     let savings = summary.measured.bytes.response_savings_share.unwrap();
     assert!(savings > 0.3, "{savings}");
     summary
@@ -298,7 +299,7 @@ fn early_data_saves_its_round_trip_where_the_server_takes_it() {
         assert_eq!(summary.measured.counts.completed, 30);
         assert_eq!(summary.measured.counts.statuses["200"], 30);
         let tls = summary.measured.tls.unwrap();
-        // When a server answers at once, a client may close before the next tickets arrive.
+        // If a server answers at once, a client may close the connection before the next tickets arrive.
         assert_eq!(tls.full + tls.resumed, 30);
         assert!(tls.resumed >= 15, "{} resumed", tls.resumed);
         let taken = if takes { tls.resumed } else { 0 };
@@ -407,6 +408,6 @@ fn what_cannot_be_agreed_on_is_told_before_the_test() {
     let secrets = text
         .lines()
         .filter(|line| line.starts_with("CLIENT_TRAFFIC_SECRET_0 "));
-    // One connection that negotiates the protocol, and two for the load.
+    // Three connections: one that negotiates the protocol, and two for the load.
     assert_eq!(secrets.count(), 3, "{text}");
 }

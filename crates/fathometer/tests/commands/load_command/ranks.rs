@@ -20,7 +20,7 @@ use crate::support::waiting::wait_until;
 struct Ranks {
     children: Vec<Child>,
     meeting: SocketAddr,
-    /// The secret of ranks that start from now on.
+    /// The secret of the ranks that are started next.
     secret: &'static str,
     /// The secrets and the spools.
     folder: TempDir,
@@ -71,13 +71,13 @@ impl Ranks {
     /// Waits until the spool of a rank contains an interval.
     fn wait_for_interval(&self, rank: u32) {
         let spool = self.spools().join(format!("rank-{rank:04}.spool"));
-        // Longer than the header, which has less than 100 bytes.
+        // The spool is longer than its header, which has less than 100 bytes.
         wait_until("a rank reports an interval", || {
             fs::metadata(&spool).is_ok_and(|spool| spool.len() > 150)
         });
     }
 
-    /// Waits until the spool of a rank is longer than it is now.
+    /// Waits until the spool of a rank has grown.
     fn wait_for_growth(&self, rank: u32) {
         let spool = self.spools().join(format!("rank-{rank:04}.spool"));
         let length = || fs::metadata(&spool).map_or(0, |spool| spool.len());
@@ -85,7 +85,7 @@ impl Ranks {
         wait_until("a rank reports another interval", || length() > before);
     }
 
-    /// Kills a rank, the program itself and not `timeout`.
+    /// Kills the program of a rank, not its parent process `timeout`.
     fn kill(&self, place: usize) {
         let children = format!("/proc/{0}/task/{0}/children", self.children[place].id());
         let child = fs::read_to_string(children).unwrap();
@@ -154,7 +154,7 @@ fn two_and_three_ranks_send_what_one_sends_and_merge_gives_the_same_result() {
                 .iter()
                 .all(|&planned| planned.abs_diff(301 / u64::from(count)) <= 1)
         );
-        // Every file was requested as often as by one process.
+        // The ranks together sent the same requests as a single process.
         assert_eq!(origin.end_sorted(), requests);
         let merged = merged(&ranks.spools());
         assert_eq!(merged.out, ended[0].out);
@@ -253,21 +253,21 @@ fn fewer_ranks_than_declared_or_another_plan_or_secret_start_nothing() {
         ended[0].err
     );
     assert!(ended[1].err.contains("did not start"), "{}", ended[1].err);
-    // Another plan.
+    // Ranks with different plans.
     let mut ranks = Ranks::start(&url, 2, &[0], &["-n", "10"]);
     ranks.children.push(ranks.rank(&url, 1, 2, &["-n", "11"]));
     for ended in ranks.end() {
         assert_eq!(ended.code, Some(1));
         assert!(ended.err.contains("another plan"), "{}", ended.err);
     }
-    // Another secret.
+    // Ranks with different secrets.
     let mut ranks = Ranks::start(&url, 2, &[0], &short);
     ranks.secret = "another secret of tests";
     ranks.children.push(ranks.rank(&url, 1, 2, &short));
     let ended = ranks.end();
     assert_eq!([ended[0].code, ended[1].code], [Some(1); 2]);
     assert!(ended[1].err.contains("another secret"), "{}", ended[1].err);
-    // The server got no connection except that of the check before a test.
+    // The server got only the connection of the check before a test.
     assert_eq!(origin.end(), Vec::<String>::new());
 }
 
@@ -286,7 +286,7 @@ fn garbage_silence_and_half_a_handshake_on_the_control_port_change_nothing() {
     };
     let mut garbage = connect();
     let _silent = connect();
-    // The header of a TLS record with a ClientHello of 512 bytes, which is never sent.
+    // Sends only the headers of a TLS record of 512 bytes and of its ClientHello.
     let mut half = connect();
     half.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 252]).unwrap();
     garbage

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::support::programs::{FATHOMETER, run};
 use crate::support::serving;
 
-/// How a run of the program exited.
+/// The exit code and the output of the program.
 pub struct Ended {
     pub code: Option<i32>,
     pub out: String,
@@ -21,13 +21,13 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The summary that it printed with `--json`.
+    /// Parses the summary that the program printed with `--json`.
     pub fn summary(&self) -> Summary {
         serde_json::from_str(&self.out)
             .unwrap_or_else(|error| panic!("{error}: {} {}", self.out, self.err))
     }
 
-    /// The same, and asserts this exit code, or code 3 when a busy machine made the result INVALID.
+    /// Same as [`Ended::summary`]. Also asserts this exit code, or code 3 if a busy machine made the result INVALID.
     pub fn ended_with(&self, code: i32) -> Summary {
         let summary = self.summary();
         let expected = if summary.validity.valid { code } else { 3 };
@@ -65,14 +65,14 @@ pub fn fathometer(command: &Command) -> Ended {
     run(command).into()
 }
 
-/// The result of `fathometer merge` for the spools in a folder.
+/// Runs `fathometer merge` on the spools in a folder.
 pub fn merged(spools: &Path) -> Ended {
     let mut command = Command::new(FATHOMETER);
     fathometer(command.arg("merge").arg(spools).arg("--json"))
 }
 
-/// The first valid result of up to five attempts, or the last one. On a shared machine the generator is sometimes
-/// late, and the result is INVALID; then the test is repeated.
+/// Runs the test up to five times; returns the first valid result, or the last result. On a shared machine the
+/// generator is sometimes late, which makes the result INVALID.
 pub fn valid_if_possible(mut test: impl FnMut() -> Ended) -> Ended {
     for _ in 0..4 {
         let ended = test();
@@ -97,12 +97,12 @@ impl Origin {
         Origin::with(&["--site", workload, "--seed", &seed.to_string()])
     }
 
-    /// The same without a seed, as a user starts it.
+    /// Same as [`Origin::of`] without a seed, as a user starts the server.
     pub fn by_default(workload: &str) -> Origin {
         Origin::with(&["--site", workload])
     }
 
-    /// The same with these arguments of `serve`.
+    /// Starts the server with these arguments of `serve`.
     pub fn with(arguments: &[&str]) -> Origin {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
@@ -125,7 +125,7 @@ impl Origin {
         }
     }
 
-    /// Its process id.
+    /// The server's process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -134,14 +134,14 @@ impl Origin {
         format!("http://{}/", self.address)
     }
 
-    /// Stops it; returns the requests in its log, such as `GET /a.html`.
+    /// Stops the server; returns the requests in its log, such as `GET /a.html`.
     pub fn end(mut self) -> Vec<String> {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         assert!(self.child.wait().unwrap().success());
         logged(&self.log)
     }
 
-    /// The same, sorted: the requests of several clients have no fixed order.
+    /// Same as [`Origin::end`], sorted, because the requests of several clients have no fixed order.
     pub fn end_sorted(self) -> Vec<String> {
         let mut requests = self.end();
         requests.sort_unstable();
@@ -156,7 +156,7 @@ impl Drop for Origin {
     }
 }
 
-/// The requests in an access log in the Common Log Format, such as `GET /a.html`.
+/// Reads the requests in an access log in the Common Log Format, such as `GET /a.html`.
 pub fn logged(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap();
     text.lines()

@@ -172,7 +172,7 @@ fn what_is_read_and_written_is_told_with_its_place() {
                 &["surge:files=none", "files", "\"none\""],
             ),
             ("surge:flies=5", &["\"flies=5\"", "files=N"]),
-            ("surge:files=0", &["0 files are too few"]),
+            ("surge:files=0", &["too few files (0)"]),
             ("microscape:files=x", &["microscape:files=x"]),
         ],
     );
@@ -271,15 +271,15 @@ fn policies_that_do_not_fit_the_url_are_refused() {
         (&https, &["--insecure"], &["TLS"]),
     ] {
         let what = format!("{url} {arguments:?}");
-        // Only the TLS check of a server that sends nothing waits for the whole time-out.
+        // Only the TLS check of a server that sends nothing waits for the whole timeout.
         let patience = match (url == &https, arguments) {
             (true, ["--insecure"]) => "1s",
             _ => "50s",
         };
         let mut all = arguments.to_vec();
         all.extend(["--connect-timeout", patience]);
-        // These errors are found by a connection to the server (exit code 1); the others by the command line
-        // alone (2).
+        // Only a connection to the server finds these errors (exit code 1). The command line alone shows the others
+        // (2).
         let code = match arguments {
             ["--policy", "h3", "-k"] => 1,
             ["--policy", "h2c"] if url == &http => 1,

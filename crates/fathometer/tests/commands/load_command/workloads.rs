@@ -72,7 +72,7 @@ fn synthetic_workloads_are_answered_in_full() {
     }
 }
 
-/// One user fetches pages one after another; each embedded file after the file that references it.
+/// One user fetches pages one after another; it requests each embedded file after the file that references it.
 #[test]
 fn pages_are_fetched_in_the_order_of_their_dependencies() {
     for (name, policy) in [
@@ -149,7 +149,7 @@ fn every_policy_is_answered_in_full() {
 #[test]
 fn user_equivalents_of_surge_are_answered_in_full() {
     let workload = "surge:files=200,requests=5000";
-    // Twenty users start within 1 s, one every 50 ms, each with a page at once. If a busy machine delays the
+    // Twenty users start within 1 s, one every 50 ms, and each requests a page at once. If a busy machine delays the
     // last of them, a longer test runs.
     for (policy, times) in [
         ("h1.1", ["2s", "8s", "30s"]),
@@ -164,7 +164,7 @@ fn user_equivalents_of_surge_are_answered_in_full() {
                 well(workload, &[&fixed[..], &["--policy", policy]].concat()).0
             })
             .find(all_began)
-            .unwrap_or_else(|| panic!("{policy}: not all of them begin"));
+            .unwrap_or_else(|| panic!("{policy}: not all users started"));
         assert!(summary.measured.duration_s > 0.9);
     }
 }
@@ -199,7 +199,7 @@ fn sessions_are_sent_as_written() {
     assert_eq!(*requests, [session, session].concat());
 }
 
-/// A server that records the requests with their content, in order.
+/// Starts a server that records the requests with their content, in order.
 fn recorder() -> (std::net::SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -227,7 +227,7 @@ fn recorder() -> (std::net::SocketAddr, Arc<Mutex<Vec<String>>>) {
     (address, requests)
 }
 
-/// The first request of some input and its length, once the request is complete.
+/// Returns the first request in the input and its length; `None` while the request is incomplete.
 fn whole_request(input: &[u8]) -> Option<(String, usize)> {
     let end = input.windows(4).position(|part| part == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&input[..end]).unwrap();
@@ -255,7 +255,7 @@ fn an_access_log_is_replayed_when_it_was_recorded() {
     ]
     .concat();
     let workload = format!("log:{}", written(&folder, "log", &text));
-    // Over one connection, so that a delayed request is not overtaken by the next.
+    // One connection keeps the order: no request can overtake a delayed request.
     let arguments = ["--speed", "10", "--arrivals", "recorded", "-c", "1"];
     let (summary, logged) = well(&workload, &arguments);
     let expected = ["/a.html", "/b.gif", "/a.html", "/c?x=1"].map(|path| format!("GET {path}"));

@@ -49,7 +49,7 @@ fn run(place: &Place, program: &str, words: &[&str]) -> String {
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program} {words:?}: {message}");
-    // The programs report oddities on stderr.
+    // The programs report defects of an archive on stderr.
     assert_eq!(message, "", "{program} {words:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 
 use super::place::{Place, independent_reader, package_of_coded};
 
-/// A package of these files.
+/// Builds a package of these files.
 fn package(version: Version, files: &[(&str, &[u8])]) -> Vec<u8> {
     let entry = |(name, content): &(&str, &[u8])| Entry {
         name: (*name).to_owned(),
@@ -85,7 +85,7 @@ fn extraction_stops_at_the_bound_on_expanded_bytes() {
         let unpacked = place.run(&[&["unpack", "x.objp", &out], options].concat());
         unpacked.failed(&[
             expected,
-            "a.css and all files after it are left out",
+            "a.css and all later files are not extracted",
             "complete before the error: 0 files",
         ]);
         assert!(place.tree(&out).is_empty());
@@ -224,7 +224,7 @@ fn links_in_the_way_are_not_followed() {
     assert_eq!(place.tree("outside").len(), 1);
     assert_eq!(fs::read(place.path("outside/a")).unwrap(), b"old");
 
-    // With `--force`, a symbolic link in the place of a file is replaced; its target is not changed.
+    // `--force` replaces a symbolic link at the path of a file; the target of the link is not changed.
     fs::remove_file(place.path("out/sub")).unwrap();
     fs::create_dir(place.path("out/sub")).unwrap();
     symlink(place.path("outside/a"), place.path("out/sub/a")).unwrap();
@@ -324,7 +324,7 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
                 &[("b", b"b"), ("a%41", b"one"), ("aA", b"two")],
             ),
             "aA",
-            "\"aA\" and all files after it are left out",
+            "\"aA\" and all later files are not extracted",
         ),
         (
             package(
@@ -332,12 +332,12 @@ fn two_files_for_one_place_are_refused_with_force_as_without() {
                 &[("b", b"b"), ("x/y", b"one"), ("x/%79", b"two")],
             ),
             "x/y",
-            "\"x/%79\" and all files after it are left out",
+            "\"x/%79\" and all later files are not extracted",
         ),
         (
             coded("a", b"one"),
             "a.gz",
-            "\"a.gz\" and all files after it are left out",
+            "\"a.gz\" and all later files are not extracted",
         ),
     ] {
         place.write("x.objp", package);

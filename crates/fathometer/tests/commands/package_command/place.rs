@@ -35,7 +35,7 @@ impl Place {
         path
     }
 
-    /// The program, to be run in this folder.
+    /// Returns the command of the program, for this folder.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fathometer"));
         command
@@ -49,19 +49,19 @@ impl Place {
         Ended::of(self.command(words).output().unwrap())
     }
 
-    /// Runs it with these bytes on stdin.
+    /// Runs the program with these bytes on stdin.
     pub fn run_with(&self, words: &[&str], stdin: &[u8]) -> Ended {
         let mut child = self.start(words);
         let mut pipe = child.stdin.take().unwrap();
         let stdin = stdin.to_vec();
-        // The program may exit before it has read everything.
+        // The program may exit before it has read all of stdin.
         let writer = std::thread::spawn(move || drop(pipe.write_all(&stdin)));
         let output = child.wait_with_output().unwrap();
         writer.join().unwrap();
         Ended::of(output)
     }
 
-    /// Starts it with all streams on pipes.
+    /// Starts the program with pipes for stdin, stdout and stderr.
     pub fn start(&self, words: &[&str]) -> Child {
         self.command(words)
             .stdin(Stdio::piped())
@@ -76,7 +76,7 @@ impl Place {
     }
 }
 
-/// All regular files below a folder.
+/// Reads all regular files below a folder.
 pub fn tree(folder: &Path) -> Tree {
     let mut tree = Tree::new();
     let mut folders = vec![folder.to_owned()];
@@ -99,7 +99,7 @@ pub fn os(bytes: &[u8]) -> &OsStr {
     OsStr::from_bytes(bytes)
 }
 
-/// Bytes that neither repeat nor compress.
+/// Returns random bytes, which do not compress.
 pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let step = |_| {
@@ -111,7 +111,7 @@ pub fn noise(length: usize, seed: u64) -> Vec<u8> {
     (0..length).map(step).collect()
 }
 
-/// A package with one file, `a.css`, in this coding. Its size is stated only at its end.
+/// Builds a package with one file, `a.css`, in this coding. The package states the file's size only after the content.
 pub fn package_of_coded(coding: ContentCoding, coded: &[u8]) -> Vec<u8> {
     let mut encoder = Encoder::open(&Limits::default());
     let entry = Entry {
@@ -135,7 +135,7 @@ pub fn package_of_coded(coding: ContentCoding, coded: &[u8]) -> Vec<u8> {
     package
 }
 
-/// How the program exited.
+/// The exit code and the output of the program.
 pub struct Ended {
     pub code: Option<i32>,
     pub out: Vec<u8>,

@@ -13,7 +13,7 @@ use flate2::write::{GzEncoder, ZlibEncoder};
 
 use super::place::{Place, independent_reader, noise, os, package_of_coded};
 
-/// Files with unusual names.
+/// Writes files with unusual names.
 fn oddities(place: &Place) {
     let names: [&[u8]; 14] = [
         b"index.html",

@@ -78,7 +78,7 @@ impl Server {
         }
     }
 
-    /// The response that curl gets with these options.
+    /// Runs curl with these options; returns the response.
     fn curl(&self, path: &str, options: &[&str]) -> Response {
         let heads = tempfile::NamedTempFile::new().unwrap();
         let output = Command::new("curl")
@@ -114,7 +114,7 @@ impl Server {
         self.curl(path, &["--header", PACKAGE])
     }
 
-    /// Its peak resident memory so far, in bytes.
+    /// Reads the server's peak resident memory so far, in bytes.
     fn peak_memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -124,7 +124,7 @@ impl Server {
         kibibytes.parse::<u64>().unwrap() * 1024
     }
 
-    /// Stops it as an operator does; returns its stderr.
+    /// Stops the server as an operator does; returns its stderr.
     fn end(mut self) -> String {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let stderr = self.child.stderr.take().unwrap();
@@ -153,7 +153,7 @@ impl Response {
     }
 }
 
-/// One line of the reader: a complete file.
+/// A complete file: one line of the reader's output.
 #[derive(Debug)]
 struct Read {
     name: String,
@@ -163,7 +163,7 @@ struct Read {
     sha256: String,
 }
 
-/// The files of a package, as the reader in Python reports them.
+/// Returns the files of a package, as the reader in Python reports them.
 fn read(package: &[u8]) -> Vec<Read> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("package.objp");
@@ -214,7 +214,8 @@ fn random(bytes: usize, seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// A page with a style sheet, an image served from its descriptor and one from memory, and a folder of files.
+/// Creates a page with a style sheet, an image served from its descriptor, an image served from memory, and a folder of
+/// files.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("set")).unwrap();
@@ -237,8 +238,7 @@ fn folder() -> TempDir {
     folder
 }
 
-/// Waits until large files written before have strong tags. Until then a response may differ from the one
-/// before it.
+/// Waits until the large files have strong entity tags. Before that, two responses for one file may differ.
 fn leave_alone() {
     std::thread::sleep(Duration::from_millis(2_100));
 }
@@ -322,7 +322,7 @@ fn tar_and_unzip_read_the_archives() {
                 let listed = String::from_utf8(whole.stdout).unwrap();
                 assert_eq!(listed.lines().count(), count, "{listed}");
                 for name in listed.lines() {
-                    // Names are those of requests; the unpacking program may decode %20.
+                    // The archive has the names of the requests; the unpacking program may decode %20.
                     let original = folder.path().join(name.replace("%20", " "));
                     assert_eq!(
                         fs::read(out.path().join(name)).unwrap(),
@@ -427,7 +427,7 @@ fn a_delta_has_what_the_client_lacks() {
             let alone = server.curl(&format!("/{name}"), &[]);
             alone.field("etag").unwrap().to_owned()
         };
-        // The metadata of a file in a package equals that in a response with the file alone.
+        // A file has the same metadata in a package and in a response with only this file.
         assert!(whole.iter().all(|file| file.etag == etag_of(&file.name)));
         let keys: Keys = ["index.html", "big.png"]
             .iter()
@@ -506,7 +506,7 @@ fn memory_does_not_grow_with_what_is_packaged() {
     }
 }
 
-/// The paper counts the single open as the saving of its server.
+/// In the paper, the saving of the server is that it opens one file instead of all files.
 #[test]
 fn a_package_that_was_made_from_a_folder_is_one_open() {
     let definition = Definition::load("embedded").unwrap();
@@ -655,7 +655,7 @@ impl Streaming {
         Streaming { child, stdout }
     }
 
-    /// The next bytes, which arrive before the response has ended.
+    /// Reads the next bytes, which arrive before the response has ended.
     fn next(&mut self) -> Vec<u8> {
         let mut room = vec![0; 64 * 1024];
         let read = self.stdout.read(&mut room).unwrap();

@@ -23,10 +23,10 @@ use fathometer_sys::Clock;
 /// than the kernel's buffers for a client that reads nothing.
 const LONG: usize = 16;
 const BYTES: u64 = 8 << 20;
-/// Files that are kept in memory after their lookup: more than one turn can look up.
+/// Number of files that are cached in memory after their lookup: more than one turn of the loop can look up.
 const SHORT: usize = 200;
 
-/// Bytes of a file per read.
+/// Bytes of each read from a file.
 const A_READ: u64 = 64 * 1024;
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -41,7 +41,7 @@ fn ask(stream: &mut TcpStream, path: &str, fields: &str) {
     stream.write_all(request.as_bytes()).unwrap();
 }
 
-/// The rest of the response, without the head.
+/// Reads the rest of the response; returns its content without the head.
 fn content(stream: &mut TcpStream, begun: &[u8]) -> Vec<u8> {
     let mut response = begun.to_vec();
     stream.read_to_end(&mut response).unwrap();
@@ -118,7 +118,7 @@ fn others_are_answered_while_a_package_is_being_made() {
     let all = LONG as u64 * BYTES / A_READ;
     assert!(
         of_long < all,
-        "{of_long} of {all} reads before others had their turn"
+        "{of_long} of {all} reads of the package came before the other responses"
     );
 
     let package = content(&mut first, &begun);
@@ -136,7 +136,7 @@ fn others_are_answered_while_a_package_is_being_made() {
     assert_eq!(files, LONG + SHORT);
     assert_eq!(bytes, LONG as u64 * BYTES + SHORT as u64 * 3000);
 
-    // The same over HTTP/2.
+    // Repeats the test over HTTP/2.
     let curl = Command::new("curl")
         .args(["--silent", "--show-error", "--http2-prior-knowledge"])
         .args(["--max-time", "240", "--header", accept.trim()])

@@ -13,7 +13,7 @@ use fathometer_sys::Clock;
 use super::support::{IMAGES, PAGE, Response, Server, SiteFolder, inflate};
 use crate::support::programs::{run, run_well, tool};
 
-/// curl, the site, and our origin that serves it.
+/// curl, the site, and our origin that serves the site.
 struct Curl {
     program: PathBuf,
     site: SiteFolder,
@@ -124,7 +124,7 @@ fn curl_gets_ranges() {
     assert_eq!(beyond.status(), 416);
     assert_eq!(beyond.field("Content-Range"), Some("bytes */43008"));
 
-    // If-Range: the part when the validator matches, the whole file otherwise.
+    // If-Range: the response is the part if the validator matches, otherwise the whole file.
     let etag = curl
         .get(PAGE, &["--head"])
         .field("ETag")
@@ -240,7 +240,7 @@ fn curl_decodes_both_codings() {
         let decoded = curl.get(PAGE, &["--header", &accept, "--compressed"]);
         assert!(
             decoded.content == body,
-            "curl decodes {coding} to something else"
+            "curl decodes {coding} to content that differs from the file"
         );
         if let Some(python) = &python {
             assert!(inflate(python, &coded.content) == body, "{coding}");
@@ -255,8 +255,8 @@ fn curl_decodes_both_codings() {
     assert!(image.content == curl.site.read("images/img39.gif"));
 }
 
-/// With `Expect: 100-continue` the origin requests content that it accepts, and refuses other content before it is
-/// sent.
+/// With `Expect: 100-continue`, the origin sends 100 (Continue) only for content that it accepts. It refuses other
+/// content before the client sends this content.
 #[test]
 fn curl_asks_before_it_sends() {
     let Some(curl) = Curl::new() else { return };
@@ -318,7 +318,7 @@ fn curl_asks_before_it_sends() {
         ),
     ] {
         let mut command = curl.command(coding);
-        // The time-out for 100 (Continue) is far longer than the response takes.
+        // The timeout for 100 (Continue) is far longer than the response takes.
         command
             .args([
                 "--include",
@@ -411,7 +411,7 @@ pub const CHECK: &str = "<script>\n\
 /// A name that [`browser`] resolves to 127.0.0.1.
 pub const NAMED: &str = "site.test";
 
-/// Headless, on loopback only, with a separate profile.
+/// Returns a command of headless Chromium, on loopback only, with a separate profile.
 pub fn browser(chromium: &Path, profile: &Path, url: &str) -> Command {
     let mut command = Command::new(chromium);
     command

@@ -72,7 +72,7 @@ fn a_connection_that_curl_has_closed_does_not_delay_the_end() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // The pipe stays open: the server exits when it cannot write to it.
+    // The pipe stays open, because the server exits when it cannot write to stdout.
     let mut output = BufReader::new(child.stdout.take().unwrap());
     let url = format!("https://{}/{PAGE}", serving::address(&mut output));
     let fetch = ["--silent", "--insecure", "--http2", &url];

@@ -11,7 +11,7 @@ use super::clients::{NAMED, browser};
 use super::support::{Response, Server};
 use crate::support::programs::{FATHOMETER, run, run_well, tool};
 
-/// Words that hardly repeat, in `lines` lines; `version` changes one line of forty and adds some.
+/// Returns words that hardly repeat, in `lines` lines; `version` changes one line in forty and adds lines.
 fn text(version: u32) -> String {
     let mut text = String::new();
     for line in 0..4000_u32 {
@@ -29,7 +29,7 @@ fn text(version: u32) -> String {
     text
 }
 
-/// Two versions of a file, and a page that fetches both.
+/// Writes two versions of a file, and a page that fetches both.
 fn site() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &str| fs::write(folder.path().join(name), content).unwrap();
@@ -41,11 +41,12 @@ fn site() -> TempDir {
 
 const DICTIONARY: &str = "/v1.txt,match=/v*.txt,id=one,max-age=1h";
 
-/// Takes 50 ms of real time. A timer does not, because the browser's virtual time stops only during a fetch.
+/// A response that takes 50 ms of real time. A timer would take no real time, because the browser's virtual time stops
+/// only during a fetch.
 const PAUSE: &str = "/pause.txt,parts=2,size=1,every=50ms";
 
-/// Fetches the first version, and the second until its content is compressed with the first: the browser keeps a
-/// dictionary some time after its response.
+/// Fetches the first version, then repeats the second until its content is compressed with the first. The browser
+/// stores a dictionary only some time after its response.
 const PAGE: &str = "<!doctype html><body><pre></pre><script>\n\
     (async function () {\n\
       await (await fetch('/v1.txt')).text();\n\
@@ -67,7 +68,7 @@ const PAGE: &str = "<!doctype html><body><pre></pre><script>\n\
     })();\n\
     </script>\n";
 
-/// The digest of a file as a byte sequence of a structured field, by OpenSSL.
+/// Returns the SHA-256 of a file as a byte sequence of a structured field, by OpenSSL.
 fn hash_of(file: &Path) -> String {
     let script = "openssl dgst -sha256 -binary \"$1\" | openssl base64 -A";
     let printed = run_well(Command::new("sh").args(["-c", script, "sh"]).arg(file));
@@ -84,7 +85,8 @@ fn curl(server: &Server, path: &str, arguments: &[&str]) -> Response {
     Response::parse(&printed)
 }
 
-/// The first response with a coding: a large file is not compressed until it has been unchanged for two seconds.
+/// Returns the first response with a coding: a large file is not compressed until it has been unchanged for two
+/// seconds.
 fn coded(server: &Server, path: &str, arguments: &[&str]) -> Response {
     for _ in 0..600 {
         let response = curl(server, path, arguments);
@@ -154,15 +156,15 @@ fn zstd_and_brotli_decode_content_with_a_dictionary() {
     }
 }
 
-/// How Chromium reaches the server.
+/// The connection of Chromium to the server.
 struct Visit {
-    /// `--protocols` of a server with TLS; `None`: without TLS.
+    /// The value of `--protocols` for a server with TLS; `None` for a server without TLS.
     secure: Option<&'static str>,
-    /// The name of the host in the address, which is 127.0.0.1.
+    /// The host name in the URL, which resolves to 127.0.0.1.
     host: &'static str,
     /// The browser's name for the HTTP version, an ALPN identifier.
     protocol: &'static str,
-    /// `--compress`, and the coding that it leads to.
+    /// The value of `--compress`, and the resulting content coding.
     coding: [&'static str; 2],
 }
 
@@ -170,8 +172,8 @@ const DCB: [&str; 2] = ["br:5", "dcb"];
 const DCZ: [&str; 2] = ["zstd:3", "dcz"];
 const LOOPBACK: &str = "127.0.0.1";
 
-/// The hash of the key of a server's certificate, by OpenSSL, as Chromium's `--ignore-certificate-errors-spki-list`
-/// expects it.
+/// Returns the hash of the public key of the server's certificate, for Chromium's option
+/// `--ignore-certificate-errors-spki-list`.
 fn key_hash(server: &Server) -> String {
     let script = "openssl s_client -connect \"$1\" </dev/null | openssl x509 -pubkey -noout \
                   | openssl pkey -pubin -outform der | openssl dgst -sha256 -binary | openssl base64 -A";
@@ -180,7 +182,7 @@ fn key_hash(server: &Server) -> String {
     String::from_utf8(printed).unwrap().trim().to_owned()
 }
 
-/// The arguments that let Chromium accept the server as if its certificate were of a public authority.
+/// Returns the arguments with which Chromium accepts the server as if a public authority had issued its certificate.
 fn accepting(visit: &Visit, server: &Server) -> Vec<String> {
     let mut arguments = Vec::new();
     if visit.secure.is_some() {
@@ -192,14 +194,14 @@ fn accepting(visit: &Visit, server: &Server) -> Vec<String> {
         arguments.push(format!("--origin-to-force-quic-on={origin}"));
     }
     if visit.host == NAMED {
-        // Without it, Chromium uses dictionaries of public authorities and of loopback only.
+        // By default, Chromium uses dictionaries only with certificates of public authorities, and on loopback.
         let feature = "CompressionDictionaryTransportRequireKnownRootCert";
         arguments.push(format!("--disable-features={feature}"));
     }
     arguments
 }
 
-/// Compares what the browser shows with the file, and the bytes in the server's log with those that curl gets.
+/// Compares the text in the browser with the file, and the bytes in the server's log with the bytes that curl gets.
 fn chromium_decodes(visit: &Visit) {
     let chromium = tool("chromium").or_else(|| tool("chromium-browser"));
     let (Some(chromium), Some(_)) = (chromium, tool("openssl")) else {

@@ -13,7 +13,7 @@ fn nghttp_fetches_the_page_with_all_it_names() {
     let site = SiteFolder::new();
     let clear = Server::origin(site.path(), &[]);
     let secure = Server::secure(site.path(), &[]);
-    // By prior knowledge, by Upgrade, and by ALPN; with dependencies and without.
+    // HTTP/2 by prior knowledge, by Upgrade and by ALPN; with and without stream dependencies.
     for (server, arguments) in [
         (&clear, &["-nasv"][..]),
         (&clear, &["-nasvu"]),

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::support::{Response, Server, inflate};
 use crate::support::programs::{FATHOMETER, run_well, tool};
 
-/// Compressible text with `lines` lines.
+/// Returns compressible text with `lines` lines.
 fn text(lines: u32) -> Vec<u8> {
     (0..lines)
         .flat_map(|n| format!("<li>{:x}</li>\n", n.wrapping_mul(0x9e37_79b9) >> 8).into_bytes())
@@ -20,7 +20,7 @@ fn compressed(program: &str, level: &str, content: &Path) -> Vec<u8> {
     run_well(Command::new(program).args([level, "--stdout"]).arg(content))
 }
 
-/// A page, a style sheet that is compressed in advance, a short text, and an image in three types.
+/// Writes a page, a style sheet that is compressed in advance, a short text, and an image in three types.
 fn site() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &[u8]| fs::write(folder.path().join(name), content).unwrap();
@@ -84,7 +84,7 @@ fn curl_decodes_every_coding_in_every_version() {
             );
             assert!(
                 response.content == page,
-                "{coding} {version:?}: other content"
+                "{coding} {version:?}: the content differs from the page"
             );
             tags.insert(response.field("ETag").unwrap().to_owned());
         }
@@ -92,9 +92,9 @@ fn curl_decodes_every_coding_in_every_version() {
     assert_eq!(
         tags.len(),
         4,
-        "one for each coding, on all connections: {tags:?}"
+        "one entity tag for each coding, the same over all protocols: {tags:?}"
     );
-    // HTTP/3, by our own client: the coded bytes are those that curl gets.
+    // HTTP/3, by our own client: the coded bytes equal those that curl gets.
     let gzip = ["--header", "Accept-Encoding: gzip"];
     let coded = curl(&plain, "page.html", &gzip).content;
     let http3 = Server::secure(site.path(), &["--protocols", "h1,h3", "--compress", "gzip"]);
@@ -157,7 +157,8 @@ fn variants_beside_a_file_are_served_if_enabled() {
     assert_eq!(image.field("Vary"), None);
 }
 
-/// A file above 64 KB is sent by its descriptor. It is compressed only after it has not changed for two seconds.
+/// A file above 64 KB is sent from its descriptor, not from memory. It is compressed only after it has not changed for
+/// two seconds.
 #[test]
 fn a_file_behind_a_descriptor_is_compressed_and_its_change_is_seen() {
     if tool("curl").is_none() {
@@ -175,7 +176,7 @@ fn a_file_behind_a_descriptor_is_compressed_and_its_change_is_seen() {
             let response = curl(&server, "long.txt", &compressed);
             assert!(
                 response.content == content,
-                "the current content, coded or not"
+                "the response must have the current content, coded or not"
             );
             assert_eq!(response.field("Vary"), Some("Accept-Encoding"));
             if response.field("Content-Encoding") == Some("gzip") {
@@ -201,8 +202,8 @@ const NGINX: &str = "daemon off; worker_processes 1; error_log /dev/null; pid FO
       server { listen ADDRESS; root ROOT; }\n\
     }\n";
 
-/// The status, the coding, whether the response varies by `Accept-Encoding`, and whether the content is that of
-/// the file.
+/// Returns the status, the coding, whether the response varies by `Accept-Encoding`, and whether the content equals the
+/// file.
 fn answer(
     python: &Path,
     server: &Server,
@@ -231,7 +232,7 @@ fn answer(
     format!("{} {coding}{varies}{is_whole}", response.status())
 }
 
-/// A request with its answers: ours, and that of nginx with the reason if it differs.
+/// A request with our response and, if nginx differs, its response and the reason.
 type Row = (
     &'static str,
     &'static [&'static str],
@@ -239,13 +240,13 @@ type Row = (
     Option<(&'static str, &'static str)>,
 );
 
-/// nginx accepts `gzip` alone, and the weight of no other coding counts.
-const GZIP_ALONE: &str = "nginx reads the weight of gzip and no other element";
-/// RFC 9110 section 12.5.3 permits both.
+/// nginx considers only `gzip`, and ignores the weights of all other codings.
+const GZIP_ALONE: &str = "nginx reads only the weight of gzip";
+/// RFC 9110 section 12.5.3 permits both 406 and content without a coding.
 const REFUSED: &str = "nginx sends content without a coding to a client that refuses it";
-/// RFC 9110 section 15.4.5 requires it.
+/// RFC 9110 section 15.4.5 requires Vary in a 304 response.
 const NO_VARY: &str = "nginx sends 304 without Vary";
-/// nginx has one tag for all codings, weak where it compresses.
+/// nginx has one entity tag for all codings, which is weak if nginx compresses.
 const ONE_TAG: &str = "nginx has one entity tag for a file in all codings";
 
 const ROWS: [Row; 30] = [
@@ -332,7 +333,10 @@ const ROWS: [Row; 30] = [
         "page.html",
         &["Accept-Encoding: x-gzip"],
         "200 gzip varies whole",
-        Some(("200 - varies whole", "nginx does not know the alias x-gzip")),
+        Some((
+            "200 - varies whole",
+            "nginx does not support the alias x-gzip",
+        )),
     ),
     (
         "page.html",
@@ -399,7 +403,7 @@ const ROWS: [Row; 30] = [
         "206 gzip varies",
         Some((
             "200 gzip varies whole",
-            "nginx has no ranges of precompressed files",
+            "nginx sends no ranges of precompressed files",
         )),
     ),
     ("short.txt", &["Accept-Encoding: gzip"], "200 - whole", None),

@@ -13,15 +13,15 @@ use super::support::Server;
 use crate::support::programs::{run_well, tool};
 
 const FILES: u32 = 25;
-/// Bytes of each file; it shrinks to half of that.
+/// Bytes of each file; compression halves a file.
 const LENGTH: usize = 200_000;
-/// Clients of each kind.
+/// Number of clients of each kind.
 const CLIENTS: u32 = 100;
 /// Largest permitted growth of the server's memory, in kilobytes: less than the compressed content of all clients
 /// that never read, and more than the active encoders need.
 const MOST_GROWTH: u64 = 8 * 1024;
 
-/// Random digits, different for each file.
+/// Returns random digits, different for each file.
 fn content(file: u32) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32 ^ file;
     std::iter::repeat_with(|| {
@@ -34,7 +34,7 @@ fn content(file: u32) -> Vec<u8> {
     .collect()
 }
 
-/// A connection that has sent a request.
+/// Opens a connection and sends a request.
 fn asked(server: &Server, path: &str, fields: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream
@@ -45,7 +45,7 @@ fn asked(server: &Server, path: &str, fields: &str) -> TcpStream {
     stream
 }
 
-/// Resident memory in kilobytes.
+/// Reads the server's resident memory in kilobytes.
 fn resident(server: &Server) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -59,7 +59,7 @@ fn hash_of(file: &Path) -> String {
     format!(":{}:", String::from_utf8(printed).unwrap().trim())
 }
 
-/// The status and coding of a response to a request that is the last of its connection.
+/// Reads a response until the connection ends; returns its head and its content.
 fn answer(mut stream: TcpStream) -> (String, Vec<u8>) {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
@@ -132,8 +132,11 @@ fn clients_that_leave_or_never_read_do_not_exhaust_the_server() {
         assert!(!head.contains("dcz"), "{head}");
     }
     let growth = resident(&server).saturating_sub(before);
-    assert!(growth < MOST_GROWTH, "{growth} kB more than {before} kB");
-    // Without the others, a client gets compressed content again.
+    assert!(
+        growth < MOST_GROWTH,
+        "memory grew from {before} kB by {growth} kB"
+    );
+    // After the other clients have left, a client gets compressed content again.
     drop(never_read);
     let last = format!("{zstd}Connection: close\r\n");
     let (head, coded) = answer(asked(&server, "/7.txt", &last));

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::support::{IMAGES, PAGE, SITE_BYTES, Server, SiteFolder};
 use crate::support::programs::{FATHOMETER, run_well, tool};
 
-/// Every policy, with the most connections that it may open.
+/// Every policy, with the maximum number of its connections.
 const POLICIES: [(&str, usize); 7] = [
     ("h1.0", 43),
     ("h1.0x4", 43),
@@ -49,7 +49,7 @@ impl Fetch {
         self.0["connections"].as_array().unwrap().len()
     }
 
-    /// Bytes of content by target, for responses with a status that includes content.
+    /// Returns the bytes of content by target, for responses with a status that includes content.
     fn content(&self) -> BTreeMap<&str, u64> {
         let mut content = BTreeMap::new();
         for exchange in self.exchanges() {
@@ -81,7 +81,7 @@ fn our_clients_fetch_the_page_from_nginx() {
     fetch_all_from("nginx", &["nginx"]);
 }
 
-/// The same with our own origin, to show that differences in the other tests come from the server.
+/// Fetches the page from our own origin, to show that differences in the other tests are caused by the server.
 #[test]
 fn our_clients_fetch_the_page_from_our_origin() {
     let site = SiteFolder::new();
@@ -176,7 +176,7 @@ fn fetch_all(server: &Server, site: &SiteFolder) {
     assert_eq!(heads.exchanges().len(), IMAGES + 1);
 }
 
-/// Asserts that all files arrived complete, and no other content.
+/// Asserts that all files arrived complete, without any other content.
 fn whole_site(fetch: &Fetch, site: &SiteFolder, policy: &str) {
     let content = fetch.content();
     for file in site.images().iter().map(String::as_str).chain([PAGE]) {

@@ -25,7 +25,7 @@ pub const IMAGES: usize = 42;
 /// Bytes of the page and its images.
 pub const SITE_BYTES: u64 = 171_295;
 
-/// Longer than a server needs to start or to exit.
+/// Time limit for a server to start or to exit.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The Microscape site as files.
@@ -34,7 +34,7 @@ pub struct SiteFolder {
 }
 
 impl SiteFolder {
-    /// Writes it with `fathometer site`. Other users may read it: servers drop their privileges.
+    /// Writes the site with `fathometer site`. Other users may read the files, because servers drop their privileges.
     pub fn new() -> SiteFolder {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -51,12 +51,12 @@ impl SiteFolder {
         self.folder.path()
     }
 
-    /// The content of one of its files.
+    /// Reads the content of a file of the site.
     pub fn read(&self, file: &str) -> Vec<u8> {
         fs::read(self.path().join(file.trim_start_matches('/'))).unwrap()
     }
 
-    /// The names of the images, as paths below the site.
+    /// Returns the names of the images, as paths below the site.
     pub fn images(&self) -> Vec<String> {
         let mut names: Vec<String> = fs::read_dir(self.path().join("images"))
             .unwrap()
@@ -71,7 +71,7 @@ impl SiteFolder {
 /// A server that runs until dropped.
 pub struct Server {
     child: Child,
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub address: SocketAddr,
     scheme: &'static str,
     /// The folder of its files.
@@ -79,7 +79,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Our origin, which serves a folder and prints the address that it listens on.
+    /// Starts our origin, which serves a folder and prints the address that it listens on.
     pub fn origin(folder: &Path, arguments: &[&str]) -> Server {
         let mut child = Command::new(FATHOMETER)
             .arg("serve")
@@ -99,7 +99,7 @@ impl Server {
         }
     }
 
-    /// The same with TLS and a generated certificate; [`root`](Self::root) is the root to trust.
+    /// Same as [`Server::origin`], with TLS and a generated certificate. Clients must trust [`root`](Self::root).
     pub fn secure(folder: &Path, arguments: &[&str]) -> Server {
         let own = tempfile::tempdir().unwrap();
         let root = own.path().join("root.pem");
@@ -116,8 +116,8 @@ impl Server {
         self.folder.as_ref().unwrap().path().join("root.pem")
     }
 
-    /// A third-party server. `command` returns its command line for an address and a folder. If the port was
-    /// taken meanwhile, it is started again on another.
+    /// Starts a third-party server. `command` returns its command line for an address and a folder. If another program
+    /// has taken the port, starts the server on another port.
     pub fn foreign(name: &str, command: impl Fn(SocketAddr, &Path) -> Command) -> Server {
         for _ in 0..3 {
             let folder = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ impl Server {
         panic!("{name} does not start");
     }
 
-    /// Waits until it accepts connections; false when it exited instead.
+    /// Waits until the server accepts connections; returns false if it exited instead.
     fn listens(&mut self) -> bool {
         let until = Instant::now() + PATIENCE;
         while Instant::now() < until {
@@ -158,13 +158,13 @@ impl Server {
         false
     }
 
-    /// The URL of one of its files.
+    /// Returns the URL of one of the server's files.
     pub fn url(&self, file: &str) -> String {
         let file = file.trim_start_matches('/');
         format!("{}://{}/{file}", self.scheme, self.address)
     }
 
-    /// Sends SIGTERM; returns the exit status, or `None` when it did not exit.
+    /// Sends SIGTERM; returns the exit status, or `None` if the server did not exit.
     pub fn stop(&mut self) -> Option<ExitStatus> {
         let _ = kill_process(self.pid(), Signal::TERM);
         let until = Instant::now() + PATIENCE;
@@ -177,7 +177,7 @@ impl Server {
         None
     }
 
-    /// Its process number.
+    /// The server's process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -191,7 +191,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let running = matches!(self.child.try_wait(), Ok(None));
         if running && self.stop().is_none() {
-            // Fails when the child leads no process group.
+            // Fails if the child leads no process group.
             let _ = kill_process_group(self.pid(), Signal::KILL);
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -201,7 +201,7 @@ impl Drop for Server {
 
 /// The parts of a response to curl's `--include`.
 pub struct Response {
-    /// Every head, interim ones first, each without its empty line.
+    /// All heads, those of interim responses first, each without its empty line.
     pub heads: Vec<String>,
     /// The content.
     pub content: Vec<u8>,
@@ -235,7 +235,7 @@ impl Response {
         head.split(' ').nth(1).unwrap().parse().unwrap()
     }
 
-    /// A field of the last head.
+    /// The value of a field of the last head.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.heads
             .last()?

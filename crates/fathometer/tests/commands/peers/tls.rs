@@ -14,7 +14,7 @@ use fathometer_tls::{ClientOptions, ClientSettings, Session, Verification};
 use super::support::{PAGE, Server, SiteFolder};
 use crate::support::programs::{FATHOMETER, run, run_well, tool};
 
-/// The output of `openssl s_client` after a request and its response.
+/// Runs `openssl s_client`; returns its output after a request and its response.
 fn s_client(server: &Server, arguments: &[&str]) -> String {
     let mut child = Command::new("timeout")
         .args(["240", "openssl", "s_client", "-connect"])
@@ -34,7 +34,7 @@ fn s_client(server: &Server, arguments: &[&str]) -> String {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let request = format!("GET /{PAGE} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    // Fails when the handshake failed, which the output then shows.
+    // Fails if the handshake failed; the output then shows the failure.
     let _ = stdin.write_all(request.as_bytes());
     let mut said = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut said).unwrap();
@@ -181,7 +181,7 @@ fn connections_end_with_close_notify() {
     h2::frame::write::settings(&mut begin, std::iter::empty());
     h2::frame::write::settings_acknowledged(&mut begin);
     http2.send(&begin);
-    // The server's settings and its acknowledgement of ours.
+    // Waits for the server's SETTINGS, and for its acknowledgement of our SETTINGS.
     while http2.plain.len() < 2 * 9 || !http2.plain.ends_with(&[0, 0, 0, 4, 1, 0, 0, 0, 0]) {
         assert!(http2.receive());
     }
@@ -191,7 +191,7 @@ fn connections_end_with_close_notify() {
         while client.receive() {}
         assert!(client.session.is_closed_by_peer(), "no close_notify");
     }
-    // GOAWAY without an error, possibly after an earlier one.
+    // The last frame is a GOAWAY without an error, possibly after an earlier GOAWAY.
     let last = &http2.plain[before..];
     assert_eq!(last[3], 7, "{last:?}");
     assert!(last.ends_with(&[0; 4]), "{last:?}");
@@ -223,7 +223,7 @@ fn each_name_has_its_certificate_and_its_kind_of_key() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let server = Server::origin(site.path(), &arguments);
     let port = server.address.port();
-    // Only the certificate of that name is trusted: another one would be refused.
+    // The client trusts only the certificate of that name, and would refuse any other certificate.
     for name in ["first.test", "second.test"] {
         for version in ["1.2", "1.3"] {
             let mut command = Command::new(&curl);
@@ -240,7 +240,10 @@ fn each_name_has_its_certificate_and_its_kind_of_key() {
         .args(["--silent", "--cacert", &file("second.test.pem")])
         .args(["--resolve", &format!("third.test:{port}:127.0.0.1")])
         .arg(format!("https://third.test:{port}/"));
-    assert!(!run(&stranger).status.success(), "the first is shown");
+    assert!(
+        !run(&stranger).status.success(),
+        "an unknown name must get the first certificate, which the client refuses"
+    );
     let lone = [
         "--certificate",
         &file("first.test.pem"),
@@ -351,8 +354,8 @@ fn wireshark_reads_along_by_the_key_log() {
     }
 }
 
-/// The HTTP/2 paths and statuses that tshark finds in a capture of one retrieval. The capture ends `pause`
-/// after the retrieval. `None`, and a message, when capturing is not possible.
+/// Captures one retrieval, until `pause` after its end. Returns the HTTP/2 paths and statuses that tshark finds;
+/// `None`, with a message, if capturing is not possible.
 fn read_along(
     [tshark, dumpcap, curl]: [&Path; 3],
     site: &SiteFolder,
@@ -391,7 +394,7 @@ fn read_along(
         .arg(server.url(PAGE));
     run_well(&fetch);
     std::thread::sleep(pause);
-    // dumpcap writes packets in batches; SIGINT makes it write the rest.
+    // dumpcap writes packets in batches; SIGINT makes it write the last batch.
     let pid = rustix::process::Pid::from_child(&capturing);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     capturing.wait().unwrap();

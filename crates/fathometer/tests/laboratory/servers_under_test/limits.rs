@@ -1,4 +1,4 @@
-//! Servers of load studies: in a host with limits, with requirements on their connections.
+//! Servers of load studies, in a host with limits: their limits on connections and requests.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::{self, Asking, Place};
 
-/// Features of a server beyond the common ones, as a client can observe them.
+/// Features of a server, beyond the common features, that a client can observe.
 struct Can {
     /// Closes a connection after some requests.
     requests: bool,
-    /// Leaves connections above a number in the backlog.
+    /// Leaves connections above a limit in the backlog.
     connections: bool,
-    /// Resets connections above a number.
+    /// Resets connections above a limit.
     sheds: bool,
 }
 
@@ -39,7 +39,7 @@ fn our_own_origin() {
 
 #[test]
 fn httpd_event() {
-    // Idle connections use no thread, so httpd holds many more of them.
+    // Idle connections use no thread, so httpd accepts many more of them.
     is_as_it_says(
         "httpd",
         &Can {
@@ -61,7 +61,7 @@ fn httpd_worker() {
 
 #[test]
 fn nginx() {
-    // At its limit nginx closes idle connections, and these connections are idle.
+    // At its connection limit, nginx closes idle connections, such as the connections of this test.
     is_as_it_says(
         "nginx",
         &Can {
@@ -153,7 +153,7 @@ fn is_as_it_says(name: &'static str, can: &Can) {
     }
 }
 
-/// Ten requests on a connection, of which `limit` are answered.
+/// Sends ten requests on a connection; the server must answer `limit` of them.
 fn serves_files(place: &Place, limit: Option<usize>) {
     let mut asking = Asking::new(place.connect());
     let mut answered = 0;
@@ -168,12 +168,12 @@ fn serves_files(place: &Place, limit: Option<usize>) {
     assert_eq!(answered, limit.unwrap_or(10), "{}", place.name);
 }
 
-/// The server must close after the configured second, and not before.
+/// Checks that the server closes an idle connection after the configured second, and not before.
 fn closes_when_idle(place: &Place) {
     let path = &place.files.site.files[0].path;
     let mut asking = Asking::new(place.connect());
     let clock = Clock::start();
-    // Measured from before the request, because a delayed client may read the response late.
+    // The time is measured from before the request, because a delayed client may read the response late.
     let from = clock.now();
     assert!(asking.ask(path, "").is_some());
     assert!(asking.answer().is_none(), "{}", place.name);
@@ -182,12 +182,12 @@ fn closes_when_idle(place: &Place) {
     assert!(expected.contains(&idle), "{}: {idle:?}", place.name);
 }
 
-/// While no process accepts, four connections are established and the fifth is not: the kernel's backlog holds
-/// one more than its setting.
+/// Stops all server processes. Then four connections are established and the fifth is not: the kernel's backlog has
+/// room for one connection more than its setting.
 fn has_a_backlog_of_three(place: &Place) {
     let signal = |signal| {
         for process in place.processes() {
-            // A worker may have exited since it was listed.
+            // A worker in the list may have exited.
             let _ = kill_process(Pid::from_raw(process as i32).unwrap(), signal);
         }
     };
@@ -202,7 +202,7 @@ fn has_a_backlog_of_three(place: &Place) {
     let waiting: Vec<Asking> = (0..4)
         .map(|_| {
             let mut asking = Asking::new(place.connect());
-            // With some servers the kernel holds connections without a request outside this backlog.
+            // For some servers, the kernel does not add a connection to this backlog before its request arrives.
             asking.request("/", "");
             asking
         })
@@ -218,7 +218,7 @@ fn has_a_backlog_of_three(place: &Place) {
     signal(Signal::CONT);
 }
 
-/// Two connections are held; the third is answered when one of them closes.
+/// Keeps two connections open; the server must answer a third after one of the two has closed.
 fn accepts_two(place: &Place) {
     let path = &place.files.site.files[0].path;
     let mut held: Vec<Asking> = (0..2).map(|_| Asking::new(place.connect())).collect();
@@ -239,14 +239,14 @@ fn accepts_two(place: &Place) {
     assert!(third.answer().is_some(), "{}", place.name);
 }
 
-/// Two connections are held; a third gets no response and is closed.
+/// Keeps two connections open; the server must close a third without a response.
 fn resets_the_third(place: &Place) {
     let path = &place.files.site.files[0].path;
     let mut held: Vec<Asking> = (0..2).map(|_| Asking::new(place.connect())).collect();
     for asking in &mut held {
         assert!(asking.ask(path, "").is_some(), "{}", place.name);
     }
-    // It may be reset while it is being established.
+    // The server may reset the third connection while it is being established.
     if let Ok(third) = place.connect_within(support::PATIENCE) {
         assert!(Asking::new(third).ask(path, "").is_none(), "{}", place.name);
     }
@@ -308,7 +308,7 @@ fn versions_are_read() {
     }
 }
 
-/// A definition whose program is a shell command.
+/// Returns a definition whose program is a shell command.
 fn shell(line: &str) -> Definition {
     let mut definition = Definition::load("nginx").unwrap();
     let program = definition.program.as_mut().unwrap();

@@ -40,7 +40,7 @@ fn haproxy_serves_pages() {
     serves_pages("haproxy", Some("gzip"), None);
 }
 
-/// Serves pages with a precompressed form, and with a limit on the requests of a connection.
+/// Checks that the server sends pages with a precompressed form, and limits the requests of a connection.
 fn serves_pages(name: &str, coding: Option<&str>, limit: Option<u32>) {
     let definition = Definition::load(name).unwrap();
     let Some(installed) = support::installed(&definition) else {

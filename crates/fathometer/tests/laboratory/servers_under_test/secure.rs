@@ -92,8 +92,8 @@ fn nghttpd_is_measured_without_tls() {
     lab.stop();
 }
 
-/// The server starts, which requires a response over TLS. It presents the generated certificate, and it
-/// negotiates each version that its definition names.
+/// Checks that the server starts, which requires a response over TLS, that it presents the generated certificate, and
+/// that it negotiates each version that its definition names.
 fn speaks_over_tls(name: &str) {
     let definition = Definition::load(name).unwrap();
     let Some(installed) = support::installed(&definition) else {
@@ -106,7 +106,7 @@ fn speaks_over_tls(name: &str) {
     let names = ["www26.w3.org".to_owned(), address.to_string()];
     let credentials = Credentials::make(&names, unix_time).unwrap();
     let access = Access::Tls(&credentials);
-    // On the second port, which a server uses when it runs next to another.
+    // Uses the second port, as a server does that runs next to another server.
     let service = Service {
         definition: &definition,
         installed: installed.as_ref(),
@@ -145,7 +145,7 @@ fn speaks_over_tls(name: &str) {
     lab.stop();
 }
 
-/// The protocol that a handshake negotiates; `None` when it fails, or negotiates none.
+/// Returns the protocol that a handshake negotiates; `None` if the handshake fails, or negotiates no protocol.
 fn agreed(mut stream: TcpStream, mut session: Session, clock: Clock) -> Option<String> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     while !session.is_established() {

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 /// Servers whose absence is a failure when tools are required.
 pub const REQUIRED: [&str; 4] = ["embedded", "httpd", "httpd-prefork", "nginx"];
 
-/// Longer than any response takes on a busy machine.
+/// Time limit of a response: longer than any response takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The site on disk, readable by the server's own user.
@@ -57,7 +57,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// `None`, with a message, where this machine cannot run it.
+    /// Starts the server; `None`, with a message, if this machine cannot run it.
     pub fn start(name: &'static str, throttle: Throttle) -> Option<Place> {
         let definition = Definition::load(name).unwrap();
         let installed = installed(&definition)?;
@@ -124,7 +124,7 @@ fn processes(group: &Group) -> Vec<u32> {
 pub fn is_stopped(process: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task"));
     threads.into_iter().flatten().flatten().all(|thread| {
-        // The state follows the name, which is in parentheses and may itself contain some.
+        // The state follows the name, which is in parentheses and may itself contain parentheses.
         fs::read_to_string(thread.path().join("stat")).is_ok_and(|stat| {
             let state = stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]);
             matches!(state, Some("T" | "t" | "Z" | "X"))
@@ -165,7 +165,7 @@ pub fn group() -> Group {
     Group::create("server", &limits).unwrap()
 }
 
-/// The error of a start that must fail.
+/// Starts a server, which must fail; returns the error.
 pub fn refusal(definition: &Definition, throttle: Throttle) -> ServerError {
     let installed = definition.program.as_ref().and_then(server::find);
     let (lab, group, files) = (lab(), group(), Files::new());
@@ -198,7 +198,7 @@ impl Answer {
             .map(|(_, value)| value)
     }
 
-    /// Asserts that it is exactly this file, with its media type.
+    /// Asserts that the response is exactly this file, with its media type.
     pub fn assert_is(&self, file: &File, server: &str) {
         assert!(
             self.head.starts_with("HTTP/1.1 200 "),
@@ -215,7 +215,7 @@ impl Answer {
     }
 }
 
-/// A connection for one request after another.
+/// A connection that sends one request after another.
 pub struct Asking(BufReader<TcpStream>);
 
 impl Asking {
@@ -227,8 +227,8 @@ impl Asking {
         self.0.get_ref()
     }
 
-    /// Requests a file with further fields, each ended by CRLF. Returns the response, or `None` when the server
-    /// has closed the connection instead.
+    /// Requests a file with further fields, each ended by CRLF. Returns the response, or `None` if the server has
+    /// closed the connection instead.
     pub fn ask(&mut self, path: &str, fields: &str) -> Option<Answer> {
         self.request(path, fields);
         self.answer()
@@ -236,7 +236,7 @@ impl Asking {
 
     pub fn request(&mut self, path: &str, fields: &str) {
         let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
-        // If the server has closed, the read of the response shows it.
+        // If the server has closed the connection, the read of the response shows this.
         let _ = self.0.get_mut().write_all(request.as_bytes());
     }
 
@@ -282,7 +282,7 @@ impl Asking {
     }
 }
 
-/// The installed program of a definition; `None`, with a message, where this machine cannot run it.
+/// Finds the installed program of a definition; `None`, with a message, if this machine cannot run the program.
 pub fn installed(definition: &Definition) -> Option<Option<Installed>> {
     let name = &definition.name;
     let found = definition.program.as_ref().map(|program| {
@@ -309,7 +309,7 @@ fn required(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|value| value == "1")
 }
 
-/// Whether this machine allows a lab and a control group; prints a message where it does not.
+/// Whether this machine allows a lab and a control group; prints a message if it does not.
 pub fn possible(what: &str) -> bool {
     fathometer_lab::program::is_at(PathBuf::from(env!("CARGO_BIN_EXE_fathometer")));
     let device =

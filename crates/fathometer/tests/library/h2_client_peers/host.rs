@@ -1,4 +1,4 @@
-//! Runs the client machine with one socket and one loop.
+//! Runs the client's protocol state machine with one socket and one loop.
 
 #![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
 
@@ -88,18 +88,19 @@ impl Host {
         std::mem::take(&mut self.answers).into_values().collect()
     }
 
-    /// The same with a server that may close; returns the numbers of answered and of unanswered requests.
+    /// Same as [`Host::run`], with a server that may close the connection; returns the numbers of answered and of
+    /// unanswered requests.
     pub fn run_to_the_end(&mut self, asks: Vec<Ask>) -> (usize, usize) {
         let rest = self.work(asks, |host| host.closed);
         (self.ended, self.left + rest)
     }
 
-    /// Works until `is_done`; returns the number of requests that were not sent.
+    /// Runs the loop until `is_done`; returns the number of requests that were not sent.
     fn work(&mut self, asks: Vec<Ask>, is_done: impl Fn(&Host) -> bool) -> usize {
         let mut asks = asks.into_iter();
         let mut buffer = vec![0; 64 * 1024];
         let until = Instant::now() + LONG;
-        // The machine's reaction to the last bytes is sent before the end.
+        // Sends the machine's reaction to the last bytes before the loop ends.
         while !is_done(self) || (!self.closed && !self.machine.transmit().is_empty()) {
             while self.machine.can_request()
                 && let Some(ask) = asks.next()
@@ -222,7 +223,8 @@ impl Host {
         }
     }
 
-    /// Asserts that the counts of the exchanges add up to those of the connection, and these to the bytes read.
+    /// Asserts that the counts of the exchanges add up to the counts of the connection, and that these add up to the
+    /// bytes read.
     pub fn check_counts(&mut self, answers: &[Answer]) {
         for answer in answers {
             let Received {
@@ -252,7 +254,7 @@ impl Host {
         assert_eq!(self.machine.close_reason(), Some(CloseReason::Finished));
         let close = self.machine.transmit();
         assert!(close.len() >= 17, "a GOAWAY");
-        // A failure is ignored: the server may have closed.
+        // A failure is ignored, because the server may have closed the connection.
         let _ = self.stream.write(close);
     }
 }

@@ -1,5 +1,5 @@
-//! Our HTTP/2 client machine with third-party servers, by prior knowledge, on loopback, at ports that the
-//! kernel chooses: nghttpd, h2o, Caddy, nginx.
+//! Our HTTP/2 client state machine with third-party servers, by prior knowledge, on loopback, at ports that the kernel
+//! chooses: nghttpd, h2o, Caddy, nginx.
 //!
 //! A test whose server is not installed prints a message to stderr and passes, unless
 //! `FATHOMETER_REQUIRE_TOOLS` is 1. Every server is a child process that ends with its test.
@@ -16,7 +16,7 @@ use fathometer_model::{Bytes, CloseReason};
 use host::{Answer, Ask, Host};
 use servers::{Folder, Server};
 
-/// The served files: many small ones, and one that is larger than any window.
+/// Writes the served files: many small files, and a file that is larger than any window.
 fn folder() -> Folder {
     let folder = Folder::new();
     for number in 0..200 {
@@ -49,7 +49,7 @@ fn windows(stream: u32, connection: u32, update_at: UpdateAt) -> Config {
     }
 }
 
-/// Checks that hold for every server.
+/// Runs the checks that hold for every server.
 fn all_of(server: &Server, folder: &Folder) {
     many_small_files(server, folder);
     a_large_file(server, folder);
@@ -76,7 +76,7 @@ fn many_small_files(server: &Server, folder: &Folder) {
             ..config()
         },
     ];
-    // h2o ignores a table size of 0 and keeps using its table: a fault of h2o, which is not tested here.
+    // h2o ignores a table size of 0 and keeps using its table: that fault of h2o is not tested here.
     if server.name != "h2o" {
         configs.push(Config {
             settings: Settings {
@@ -89,7 +89,7 @@ fn many_small_files(server: &Server, folder: &Folder) {
     }
     for config in configs {
         let mut host = Host::connect(server.address, config);
-        // Twice, so that the second round refers to entries of the tables.
+        // Sends the requests twice, so that the second round refers to entries of the dynamic tables.
         for _ in 0..2 {
             let asks = targets.iter().map(|target| Ask::get(target)).collect();
             let answers = host.run(asks);
@@ -226,7 +226,7 @@ fn nginx() {
     a_limit_on_requests(&server);
 }
 
-/// The server sends GOAWAY after 1000 requests; the requests that it did not process must be reported as such.
+/// Checks that the client reports the requests that the server did not process before its GOAWAY, after 1000 requests.
 fn a_limit_on_requests(server: &Server) {
     let mut host = Host::connect(server.address, config());
     let asks = (0..1200).map(|number| Ask::get(&format!("/small{}.txt", number % 200)));

@@ -21,7 +21,8 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// An empty folder. Other users may read it and write uploads: servers drop their privileges.
+    /// Creates an empty folder. Other users may read the folder and write uploads, because servers drop their
+    /// privileges.
     pub fn new() -> Folder {
         let folder = Folder {
             all: tempfile::tempdir().unwrap(),
@@ -142,7 +143,7 @@ pub fn nginx(folder: &Folder) -> Option<Server> {
     })
 }
 
-/// Starts a server at a free port; `None`, and a message on stderr, when it is not installed.
+/// Starts a server at a free port; `None`, with a message on stderr, if it is not installed.
 fn start(name: &'static str, command: impl Fn(&Path, SocketAddr) -> Command) -> Option<Server> {
     let program = tool(name)?;
     for _ in 0..3 {
@@ -166,7 +167,7 @@ fn start(name: &'static str, command: impl Fn(&Path, SocketAddr) -> Command) -> 
 }
 
 impl Server {
-    /// Waits until it accepts connections; false when it exited instead.
+    /// Waits until the server accepts connections; returns false if it exited instead.
     fn listens(&mut self) -> bool {
         let until = Instant::now() + Duration::from_secs(120);
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
@@ -181,7 +182,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // On SIGTERM, servers with workers stop those too.
+        // On SIGTERM, servers with workers also stop their workers.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let until = Instant::now() + Duration::from_secs(5);
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {

@@ -1,5 +1,5 @@
-//! Alternative services (RFC 7838): a page starts over HTTP/2 and switches to HTTP/3 when the server advertises
-//! it. The next visit starts with HTTP/3. When a service fails, all files still arrive.
+//! Alternative services (RFC 7838): a page starts over HTTP/2 and switches to HTTP/3 when the server advertises HTTP/3.
+//! The next visit starts with HTTP/3. When a service fails, all files still arrive.
 
 #![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
 
@@ -25,11 +25,11 @@ use fathometer_tls::{ClientOptions, ClientSettings, Verification};
 use super::support::{PATIENCE, Process, Trust, content, unix_time};
 use crate::support::programs::{FATHOMETER, tool};
 
-/// The files of a list.
+/// Number of files in the list.
 const FILES: usize = 400;
 const SIZE: usize = 300;
 
-/// The set-up of a test, except servers.
+/// The set-up of a test, without its servers.
 struct Ground {
     clock: Clock,
     trust: Trust,
@@ -70,7 +70,7 @@ impl Ground {
         }
     }
 
-    /// `fathometer serve` at `address`, serving the files of the set-up.
+    /// Starts `fathometer serve` at `address` with the files of the set-up.
     fn serve(&self, address: SocketAddr, arguments: &[&str]) -> Process {
         let mut command = Command::new(FATHOMETER);
         command
@@ -120,7 +120,7 @@ impl Ground {
         retrieval
     }
 
-    /// The same, with a service already in the cache.
+    /// Same as `visit`, with a service already in the cache.
     fn visit_knowing(&self, server: SocketAddr, service: u16) -> Retrieval {
         let mut cache = ValidatorCache::new();
         let known = Service {
@@ -137,7 +137,7 @@ fn host(server: SocketAddr) -> String {
     format!("localhost:{}", server.port())
 }
 
-/// A loopback address that is free for TCP and UDP, and the socket that reserves the UDP port.
+/// Returns a loopback address that is free for TCP and UDP, and the socket that reserves the UDP port.
 fn free() -> (SocketAddr, UdpSocket) {
     loop {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -148,7 +148,7 @@ fn free() -> (SocketAddr, UdpSocket) {
     }
 }
 
-/// The protocol of each connection that negotiated one.
+/// Returns the protocol of each connection that negotiated a protocol.
 fn spoken(retrieval: &Retrieval) -> Vec<&str> {
     let connections = retrieval.connections.iter();
     connections
@@ -156,7 +156,7 @@ fn spoken(retrieval: &Retrieval) -> Vec<&str> {
         .collect()
 }
 
-/// The protocol of each complete exchange, in order.
+/// Returns the protocol of each complete exchange, in order.
 fn carried(retrieval: &Retrieval) -> Vec<&str> {
     let whole = retrieval
         .exchanges
@@ -184,7 +184,7 @@ fn check_two_visits(ground: &Ground, address: SocketAddr) {
         (Some(address.port()), &host(address))
     );
     assert!(found.max_age_s.is_some_and(|seconds| seconds >= 3600));
-    // The service is learnt with the first response, and used once its connection is established.
+    // The first response announces the service. The client uses the service once its connection is established.
     let before = first.exchanges[0].first_byte.unwrap();
     assert!(found.at >= before && found.at <= first.exchanges[0].last_byte.unwrap());
     assert_eq!(spoken(&first), ["h2", "h3"]);
@@ -271,7 +271,7 @@ fn an_unavailable_alternative_service_loses_no_file() {
             .broken_until
             .is_some()
     );
-    // The failed service is not tried again for a while, although every response advertises it.
+    // The client does not try the failed service again for a while, although every response advertises this service.
     let second = ground.visit(address, Visit::Revalidate, first.cache);
     assert_eq!((news(&second), spoken(&second)), (vec![], vec!["h2"]));
     assert_eq!(second.connections.len(), 1);

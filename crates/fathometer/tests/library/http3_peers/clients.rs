@@ -13,7 +13,7 @@ use super::support::{
 use crate::support::programs::tool;
 
 const SMALL: usize = 1_000;
-/// Larger than one window, and small enough for a client in Python on a busy machine.
+/// Bytes of a file that is larger than one window, and small enough for a client in Python on a busy machine.
 const LARGE: usize = 300_000;
 
 #[test]
@@ -71,7 +71,7 @@ const DOT: &[u8] =
     \x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
 const PICTURES: usize = 30;
 
-/// A page whose text reports how many of its images were shown, and over which protocol.
+/// Returns a page whose text reports the number of shown images and their protocol.
 fn pictures() -> Site {
     let images: String = (0..PICTURES)
         .map(|n| format!("<img src=\"/dot{n}.gif\">"))

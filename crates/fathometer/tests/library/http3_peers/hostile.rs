@@ -1,4 +1,4 @@
-//! Clients that try to make the server hold data that they never read.
+//! Clients that try to make the server store data that the clients never read.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -63,13 +63,13 @@ impl Client {
             .poll_transmit(self.key, 1, &mut buffer, now)
             .is_some()
         {
-            // A server that has exited shows by missing responses.
+            // Failures are ignored: if the server has exited, its responses are missing.
             let _ = self.socket.send_to(&buffer, self.server);
             buffer.clear();
         }
     }
 
-    /// Reads a datagram, if one arrives within the socket's time-out.
+    /// Reads a datagram, if one arrives within the socket's timeout.
     fn receive(&mut self, now: Instant) {
         let mut buffer = [0; 2048];
         if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {

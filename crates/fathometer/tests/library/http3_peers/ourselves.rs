@@ -139,7 +139,7 @@ fn tickets_allow_early_data_and_a_server_that_forgot_them_gets_the_data_again() 
     let second = visit(&settings, server.address(), &asks, clock, None);
     assert_eq!(second.handshake.unwrap().early_data, EarlyData::Accepted);
     server.end();
-    // Another server of the same name, which cannot decrypt the ticket.
+    // Another server with the same name cannot decrypt the ticket.
     let mut options = options;
     options.tls = trust.server(None);
     let server = Running::start(&options, vec![files], clock);
@@ -177,7 +177,7 @@ fn a_server_that_stops_completes_exchanges_in_flight_and_closes_in_order() {
         .filter(|answer| answer.is_whole)
         .count() as u64;
     assert!(whole >= 1);
-    // Requests without a response were reported as such, so a client can send them elsewhere.
+    // The client reports the requests without a response, so that they can be sent to another server.
     for answer in visit.answers.iter().filter(|answer| !answer.is_whole) {
         assert!(
             matches!(
@@ -252,8 +252,8 @@ fn every_congestion_controller_and_validation_of_addresses_work_on_a_socket() {
     }
 }
 
-/// A path between one client and a server, until dropped. It loses one of `one_of` datagrams and delays every
-/// seventh until after the next one.
+/// A path between one client and a server, until dropped. The path loses one in `one_of` datagrams, and delays every
+/// seventh datagram until after the next datagram.
 struct LossyPath {
     address: SocketAddr,
     stop: Arc<AtomicBool>,

@@ -125,13 +125,13 @@ fn count_frames(tshark: &Path) -> Result<(), String> {
         ..TransportSettings::client()
     };
     let settings = client_settings_of(&tls, transport, sockets);
-    // Few enough to fit in one packet: tshark 4.0 omits a frame that continues in the next packet.
+    // Four requests fit in one packet: tshark 4.0 omits a frame that continues in the next packet.
     let asks: Vec<Ask> = (0..4)
         .map(|n| Ask::get(if n % 2 == 0 { "/a" } else { "/b" }))
         .collect();
     let visit = visit(&settings, server.address(), &asks, clock, None);
     assert!(visit.answers.iter().all(|answer| answer.is_whole));
-    // A probe sent after the responses: once it is in the capture, everything before it is too.
+    // A probe is sent after the responses. Once the capture contains the probe, it also contains all earlier datagrams.
     let size = || fs::metadata(&capture).unwrap().len();
     let (before, begun) = (size(), clock.now());
     while size() < before + 500 && clock.now().since(begun) < super::support::PATIENCE {

@@ -27,10 +27,10 @@ use fathometer_tls::{ClientOptions, KeyLogSink, ServerOptions, Tickets, Verifica
 use crate::support::programs::{self, tool};
 
 pub const NAME: &str = "origin.test";
-/// Longer than any step of these tests.
+/// Time limit of each step of these tests.
 pub const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The time for checking certificates: the system's wall clock.
+/// Returns the time for checking certificates: the system's wall clock.
 pub fn unix_time(clock: Clock) -> Duration {
     clock.realtime_of(Instant::ZERO)
 }
@@ -65,7 +65,7 @@ impl Trust {
         trust
     }
 
-    /// The path of `ca.pem`, `chain.pem`, `key.pem` or of a file that a test adds.
+    /// Returns the path of `ca.pem`, `chain.pem`, `key.pem` or of a file that a test adds.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -121,14 +121,14 @@ impl KeyLogSink for Keys {
     }
 }
 
-/// Content whose bytes depend on their position.
+/// Returns content whose bytes depend on their position.
 pub fn content(length: usize, salt: u8) -> Vec<u8> {
     (0..length)
         .map(|n| (n as u32).wrapping_mul(2_654_435_761).rotate_right(13) as u8 ^ salt)
         .collect()
 }
 
-/// A site of files, with their lengths in bytes.
+/// Returns a site with files of these lengths in bytes.
 pub fn site(files: &[(&str, usize)]) -> Site {
     let files = files.iter().enumerate().map(|(n, &(path, length))| File {
         path: path.to_owned(),
@@ -156,7 +156,7 @@ pub fn origin(site: Site) -> Arc<Origin> {
     Arc::new(Origin::new(Arc::new(site), config).unwrap())
 }
 
-/// Options of our server.
+/// Returns the options of our server.
 pub fn service_options(trust: &Trust) -> ServiceOptions {
     ServiceOptions {
         addresses: vec!["127.0.0.1:0".parse().unwrap()],
@@ -199,7 +199,7 @@ impl Running {
         self.0.as_ref().unwrap()
     }
 
-    /// Stops it gracefully.
+    /// Stops the server gracefully; returns its statistics.
     pub fn end(mut self) -> fathometer_origin::OriginStatistics {
         let service = self.0.take().unwrap();
         service.drain(PATIENCE);
@@ -234,7 +234,7 @@ impl Ask {
     }
 }
 
-/// How an exchange ended.
+/// The result of an exchange.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     pub status: u16,
@@ -254,12 +254,12 @@ pub struct Visit {
     pub closed: Option<Closed>,
     pub reason: Option<CloseReason>,
     pub statistics: Statistics,
-    /// When the server waited for a window of the client.
+    /// The waits of the server for a window of the client.
     pub waits: Vec<WindowWait>,
-    /// Number of limits that the client recorded as announced: of streams, and of the connection.
+    /// Numbers of announced limits that the client recorded: for streams, and for the connection.
     pub announced: (u64, u64),
     pub local: SocketAddr,
-    /// From the start of the connection to the last response.
+    /// Time from the start of the connection to the last response.
     pub took: Duration,
 }
 
@@ -412,7 +412,7 @@ fn skip(why: &str) {
     eprintln!("SKIPPED: {why}");
 }
 
-/// A Python with aioquic, in a virtual environment next to the build, which is created if missing.
+/// Returns a Python with aioquic, in a virtual environment next to the build. Creates the environment if it is missing.
 pub fn aioquic() -> Option<PathBuf> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -446,7 +446,7 @@ pub fn aioquic() -> Option<PathBuf> {
     found.clone()
 }
 
-/// A script of this folder.
+/// Returns the path of a script in this folder.
 pub fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/library/http3_peers")
@@ -473,7 +473,7 @@ impl Process {
         )
     }
 
-    /// The first line that it prints.
+    /// Reads the first line that the process prints.
     pub fn first_line(&mut self) -> String {
         let mut line = String::new();
         let out = self.0.stdout.take().expect("its output is piped");
@@ -491,7 +491,7 @@ impl Drop for Process {
     }
 }
 
-/// The SHA-256 of `bytes`, as sha256sum prints it.
+/// Returns the SHA-256 of `bytes`, as sha256sum prints it.
 pub fn sha256(bytes: &[u8]) -> String {
     use std::io::Write;
     let mut child = Command::new("sha256sum")

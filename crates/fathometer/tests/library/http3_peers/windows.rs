@@ -34,7 +34,7 @@ fn retrieved(stream: u64, connection: u64) -> Visit {
 
 /// Repeats a visit until the client has sent exactly the limits that it has recorded, and checks each visit.
 ///
-/// QUIC repeats a limit if its packet is declared lost, or if the acknowledgement takes longer than a probe time-out
+/// QUIC repeats a limit if its packet is declared lost, or if the acknowledgement takes longer than a probe timeout
 /// (RFC 9002). A busy machine causes both.
 fn assert_announced(stream: u64, connection: u64, check: impl Fn(&Visit)) {
     let mut counts = Vec::new();

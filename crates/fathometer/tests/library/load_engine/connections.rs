@@ -1,4 +1,5 @@
-//! Which side opens and closes connections, how long they live, and how this is reported.
+//! The opening and closing of connections by either side, the lifetimes of connections, and their figures in the
+//! result.
 
 #![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
 
@@ -8,7 +9,7 @@ use fathometer_workload::distribution::Law;
 
 use super::*;
 
-/// One user with sessions of `pages` pages and a pause after each page.
+/// Returns a plan with sessions of `pages` pages and a pause after each page.
 fn session(pages: f64, pause: Duration) -> Arc<Plan> {
     Arc::new(Plan {
         sessions: Sessions {
@@ -60,7 +61,7 @@ fn connections_that_outlive_the_window_have_their_part_of_it() {
     adds_up(&result);
     let (warm, measured) = (result.warm_up.unwrap(), result.measured);
     assert_eq!((warm.ended.connected, measured.ended.connected), (3, 0));
-    // No side closes them before the end.
+    // Neither side closes a connection before the end.
     assert_eq!(measured.connections.ended(), 0);
     assert_eq!(measured.connections.open, 3 * measured.duration);
     assert!(measured.connections.idle < measured.connections.open);
@@ -100,7 +101,7 @@ fn who_ended_a_connection_is_told() {
     }
 }
 
-/// The number of requests on each connection of a server.
+/// Returns the number of requests on each connection of a server.
 fn requests_by_connection(server: &Server) -> Vec<u64> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for seen in server.seen() {
@@ -140,7 +141,7 @@ fn a_connection_is_closed_when_it_has_carried_as_many_requests_as_it_may() {
         let full = requests
             .iter()
             .filter(|&&requests| requests == u64::from(most));
-        // All connections except those that were open at the end.
+        // Counts all connections except those that were open at the end.
         let full = full.count() as u64;
         assert!(full >= 60 / u64::from(most) - 2, "{policy} {requests:?}");
         let connections = &result.measured.connections;
@@ -221,13 +222,13 @@ fn early_close_ends_connections_in_order_with_every_page() {
         let accepted = server.accepted();
         let each = if policy.contains("x2") { 2 } else { 1 };
         match is_open {
-            // Pages of several arrivals may share a connection, and one page may use several.
+            // Pages of several arrivals may share a connection, and one page may use several connections.
             true => assert!(accepted >= 2, "{policy}"),
             false => assert_eq!(accepted, 10 * each, "{policy}"),
         }
         assert_eq!((found.closed_by_server, found.failed), (0, 0), "{policy}");
         assert_eq!(found.closed_by_client, accepted, "{policy}");
-        // Connections were closed in order, without a reset.
+        // Connections were closed without a reset.
         let until = Instant::now() + Duration::from_secs(20);
         while server.ended_by_client().0 < accepted {
             assert!(Instant::now() < until, "{:?}", server.ended_by_client());

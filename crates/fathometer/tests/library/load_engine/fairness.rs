@@ -8,7 +8,7 @@ use fathometer_load::{Limit, Options, Users};
 
 use super::{MILLI, carry_out, single};
 
-/// Bytes that each connection read of an endless response.
+/// Returns the bytes that each connection read of an endless response.
 fn taken(connections: usize) -> Vec<u64> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -48,7 +48,7 @@ fn taken(connections: usize) -> Vec<u64> {
 
 #[test]
 fn connections_that_are_always_full_have_equal_shares() {
-    // Jain's index. At the end, one connection may have had one turn more.
+    // Jain's fairness index. At the end, one connection may have been read once more than the others.
     let mut best = 0.0_f64;
     for _ in 0..3 {
         let shares: Vec<f64> = taken(5).into_iter().map(|taken| taken as f64).collect();

@@ -22,8 +22,8 @@ pub enum Move {
     Silence,
     /// RST_STREAM.
     Reset(ErrorCode),
-    /// GOAWAY whose last stream lies this number of requests before the current one. With 0, the current
-    /// request is answered. Then the connection is closed.
+    /// GOAWAY. Its last stream is this number of requests before the current request. With 0, the current request gets
+    /// a response. Then the connection is closed.
     GoAway(u32, ErrorCode),
     /// These bytes.
     Bytes(Vec<u8>),
@@ -48,14 +48,14 @@ pub struct FramesServer {
     stop: Arc<AtomicBool>,
 }
 
-/// How the server starts a connection.
+/// The start of a connection on the server's side.
 #[derive(Debug, Clone)]
 pub struct Opening {
-    /// The SETTINGS of the server; `None`: it never sends any.
+    /// The SETTINGS of the server; `None`: the server never sends SETTINGS.
     pub settings: Option<Vec<(u16, u32)>>,
-    /// Time without input after which it handles all requests received so far.
+    /// Time without input after which the server handles all requests received so far.
     pub gathers: Duration,
-    /// Unrequested bytes, and the delay after its SETTINGS at which it sends them.
+    /// The delay after the server's SETTINGS, and the unrequested bytes that the server then sends.
     pub later: Option<(Duration, Vec<u8>)>,
 }
 
@@ -102,7 +102,7 @@ impl FramesServer {
                         streams: Vec::new(),
                         before: 0,
                     };
-                    // A client that closes ends this thread.
+                    // This thread ends when the client closes the connection.
                     let _ = connection.serve(&opening, &*behaviour);
                 });
             }
@@ -206,8 +206,8 @@ impl Connection<'_> {
         Ok(quiet)
     }
 
-    /// Closes the connection in order. Closing with unread bytes would send a reset, and the client might never
-    /// read the last data.
+    /// Closes the connection without a reset. Closing with unread bytes would send a reset, and the client might lose
+    /// the last data.
     fn hang_up(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
         self.stream.set_read_timeout(Some(Duration::from_secs(1)))?;
@@ -215,7 +215,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// Handles the waiting requests. Returns false when the connection is closed.
+    /// Handles the waiting requests. Returns false if the connection is closed.
     fn deal(&mut self, behaviour: &Behaviour) -> io::Result<bool> {
         let mut out = Vec::new();
         for stream in std::mem::take(&mut self.streams) {
@@ -248,7 +248,7 @@ impl Connection<'_> {
     }
 }
 
-/// A response, complete or truncated.
+/// Writes a response, complete or truncated.
 pub fn answer(out: &mut Vec<u8>, stream: StreamId, bytes: usize, whole: bool) {
     let carrier = write::Carrier::Headers {
         end_stream: false,

@@ -1,4 +1,4 @@
-//! The load engine against servers with a set behaviour, on real sockets.
+//! The load engine against servers whose behaviour the test sets, on real sockets.
 
 #![expect(clippy::disallowed_types, reason = "a test's time limits need a clock")]
 
@@ -58,7 +58,7 @@ fn adds_up(result: &LoadResult) {
     }
 }
 
-/// Keeps rows for a test to inspect.
+/// A recorder that stores rows for a test.
 #[derive(Clone, Default)]
 struct Rows(Arc<Mutex<Vec<ExchangeRow>>>);
 
@@ -114,7 +114,7 @@ fn a_count_of_exchanges_is_exact_over_all_threads_and_targets() {
     }
     assert_eq!(counts.statuses[&404], by_path["GET /missing"]);
     assert_eq!(counts.wrong_size, by_path["GET /b"]);
-    // The seed determines the draws, whichever thread makes them.
+    // The seed determines all random choices, on any number of threads.
     assert!((by_path["GET /a"] as i64 - 1500).abs() < 120, "{by_path:?}");
     let ended = result.measured.ended;
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_count_of_exchanges_is_exact_over_all_threads_and_targets() {
     assert_eq!(result.setup.threads, 3);
 }
 
-/// Pages of a base and three embedded files, fetched by one user, one page after another.
+/// Fetches pages of a base and three embedded files, as one user, one page after another.
 fn fetch_pages(policy: &str, pages: u64) -> (LoadResult, Vec<Seen>, u64) {
     let server = Server::start(|_| Answer::Whole(10));
     let mut plan = Plan::single(Target::get("/base", None));
@@ -274,7 +274,7 @@ fn sessions_have_the_pages_and_pauses_that_the_plan_says() {
     assert!((20..=23).contains(&accepted), "{accepted}");
     let counts = &result.measured.counts;
     assert!((16..=20).contains(&counts.sessions), "{counts:?}");
-    // The time from a page's end to the next planned instant is exactly a draw of the law.
+    // The time from a page's end to the next planned instant is exactly a random value from the distribution.
     let mut rows = rows.0.lock().unwrap().clone();
     rows.sort_by_key(|row| (row.user, row.planned));
     let mut pauses: Vec<u64> = rows
@@ -346,7 +346,7 @@ fn scripts_are_played_as_written() {
 
 #[test]
 fn users_come_and_go_in_steps() {
-    // Each number is read in the middle of its 400 ms.
+    // Each number of users is read in the middle of its 400 ms.
     in_a_quiet_moment(100 * MILLI, || {
         let server = Server::start(|_| {
             std::thread::sleep(5 * MILLI);
@@ -383,11 +383,11 @@ fn a_server_that_never_answers_shows_time_outs() {
     let counts = &result.measured.counts;
     assert_eq!(counts.completed, 0);
     assert_eq!(counts.failures, BTreeMap::from([(Failure::TimedOut, 12)]));
-    // The set time-out applies, not the default.
+    // The timeout of the options applies, not the default.
     let waited = result.measured.latency.failed.max().unwrap();
     let others = Options::new(server.address, "localhost", single()).timeout;
     assert!(waited >= 200 * MILLI && waited < others, "{waited:?}");
-    // At the end of the time, requests in flight are unfinished.
+    // At the end of the measured window, requests in flight are unfinished.
     let mut options = self::options(&server, single());
     options.users = Users::closed(3);
     options.limit = Limit::Time(500 * MILLI);
@@ -397,7 +397,7 @@ fn a_server_that_never_answers_shows_time_outs() {
     let counts = &result.measured.counts;
     assert_eq!((counts.completed, counts.failed()), (0, 0), "{counts:?}");
     assert!((1..=3).contains(&counts.unfinished), "{counts:?}");
-    // Also in an open loop, requests without a connection are unfinished, and their wait counts.
+    // In an open loop, too, requests without a connection are unfinished, and their waiting time counts.
     let mut options = self::options(&server, single());
     options.users = Users::Open {
         arrivals: Arrivals::constant(Profile::constant(100.0).unwrap()),
@@ -446,8 +446,7 @@ fn failures_are_told_apart() {
         );
         assert_eq!(counts.retried, 0, "{answer:?}");
         assert_eq!(counts.pages_failed, 20);
-        // Failures of a server are findings, not reasons for invalidity; noise of the machine may be such a
-        // reason.
+        // Failures of a server do not make a result INVALID; noise of the machine may.
         let reasons = &result.validity.reasons;
         let blamed = reasons.iter().find(|reason| reason.contains("failed"));
         assert_eq!(blamed, None, "{answer:?}");
@@ -500,7 +499,7 @@ fn a_connection_that_the_server_closed_when_idle_costs_a_retry_and_no_failure() 
     assert_eq!(rows.iter().filter(retried).count() as u64, counts.retried);
 }
 
-/// Planned instants of an open loop, relative to the first, by arrival.
+/// Returns the planned instants of an open loop, relative to the first instant, by arrival.
 fn planned_by(threads: usize, arrivals: Arrivals) -> BTreeMap<u32, u64> {
     let server = Server::start(|_| Answer::Whole(100));
     let mut options = options(&server, single());
@@ -645,7 +644,7 @@ fn stalled_once() -> Result<(), String> {
         return Err(format!("queue: {:?}", latency.queue.max()));
     }
     for quantile in [0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99, 1.0] {
-        // A request planned at time t into the stall waits for the rest of it, 1.4 s - t.
+        // A request that is planned at time t after the start of the stall waits 1.4 s - t.
         let wanted = 1.4 - (1.0 - quantile) * seconds;
         let found = latency.corrected.quantile(quantile).unwrap().as_secs_f64();
         let what = format!("corrected {quantile}");
@@ -667,7 +666,7 @@ fn stalled_once() -> Result<(), String> {
 #[test]
 fn littles_law_holds_for_users_without_pauses() {
     for (policy, users, each) in [("h1.1", 12, 1), ("h1.1-pipeline4", 3, 4), ("h1.0", 6, 1)] {
-        // 1 % of two seconds.
+        // 20 ms are 1 % of two seconds.
         in_a_quiet_moment(20 * MILLI, || {
             let server = Server::start(|_| {
                 std::thread::sleep(4 * MILLI);

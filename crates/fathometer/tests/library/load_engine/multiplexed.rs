@@ -16,7 +16,7 @@ use super::frames_server::{FramesServer, Move, Opening};
 use super::{MILLI, adds_up, carry_out, single};
 use crate::support::quiet::{below, in_a_quiet_moment, near};
 
-/// Longer than any step of these tests.
+/// Time limit of each step of these tests.
 const LONG: Duration = Duration::from_secs(60);
 
 fn options(server: &FramesServer, policy: &str) -> Options {
@@ -55,7 +55,7 @@ fn a_user_keeps_its_streams_full_and_counts_are_exact() {
     assert_eq!(measured.bytes.response_bodies, Bytes(600 * 109));
     assert_eq!(measured.bytes.content, Bytes(600 * 100));
     assert!(measured.bytes.request_heads < measured.bytes.request_fields);
-    // The client's SETTINGS, and its acknowledgement of the server's.
+    // The client's SETTINGS, and its acknowledgement of the server's SETTINGS.
     assert_eq!(frames.sent["settings"].frames, 2 * 3);
     assert_eq!(measured.handshakes.count(), 0);
 }
@@ -68,7 +68,7 @@ fn the_servers_limit_of_streams_is_kept() {
         ..Opening::default()
     };
     let server = FramesServer::start(opening, |asked| match asked.number {
-        // Requests are sent before the limit is known.
+        // The client sends these requests before it has read the limit.
         0..100 => Move::Reset(ErrorCode::REFUSED_STREAM),
         _ => Move::Answer(100),
     });
@@ -128,7 +128,7 @@ fn stalled_once() -> Result<(), String> {
     let latency = &result.measured.latency;
     assert_eq!(latency.corrected.count(), 800);
     for quantile in [0.75, 0.8, 0.85, 0.9, 0.95, 0.99] {
-        // A request planned at time t into the stall waits for the rest of it, 1.4 s - t.
+        // A request that is planned at time t after the start of the stall waits 1.4 s - t.
         let wanted = 1.4 - (1.0 - quantile) * seconds;
         let found = latency.corrected.quantile(quantile).unwrap().as_secs_f64();
         let what = format!("corrected {quantile}");
@@ -212,7 +212,7 @@ fn protocol_faults_of_servers_are_classified() {
         ),
     ];
     for (what, opening, behaviour, (failures, completed)) in cases {
-        // A case without time-outs gets all the time that a busy machine may need.
+        // A case without timeouts gets all the time that a busy machine may need.
         let timeout = match failures.contains_key(&Failure::TimedOut) {
             true => 300 * MILLI,
             false => LONG,
@@ -243,7 +243,7 @@ fn a_stream_that_times_out_leaves_the_others_alone() {
     });
     let mut options = options(&server, "h2c-streams4");
     options.users = Users::closed(1);
-    // Longer than a busy machine delays the other streams.
+    // The timeout is longer than any delay of the other streams on a busy machine.
     options.timeout = 3000 * MILLI;
     options.limit = Limit::Exchanges(300);
     let result = carry_out(options);

@@ -1,6 +1,5 @@
-//! Servers that keep requests waiting for a stream: over HTTP/2 by SETTINGS_MAX_CONCURRENT_STREAMS, over HTTP/3
-//! by not extending MAX_STREAMS. No request may wait longer than the time-out, and the wait counts as the
-//! server's.
+//! Servers that keep requests waiting for a stream: over HTTP/2 by SETTINGS_MAX_CONCURRENT_STREAMS, over HTTP/3 by not
+//! extending MAX_STREAMS. No request may wait longer than the timeout, and the wait counts as a delay by the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -37,7 +36,7 @@ fn no_stream() -> Opening {
     }
 }
 
-/// A server that allows no stream. A client need not wait for the settings (RFC 9113 section 3.4), so a request
+/// Starts a server that allows no stream. A client need not wait for the settings (RFC 9113 section 3.4), so a request
 /// may be sent before the client has read them. The server refuses such a request.
 fn refusing() -> FramesServer {
     FramesServer::start(no_stream(), |_| Move::Reset(ErrorCode::REFUSED_STREAM))
@@ -62,8 +61,8 @@ fn timed_out(count: u64) -> BTreeMap<Failure, u64> {
     BTreeMap::from([(Failure::TimedOut, count)])
 }
 
-/// Asserts that `count` requests to a server that is [`refusing`] failed, and that all that were not refused waited
-/// for a stream until they timed out. Only a request that reached the server can be refused. A refused request was
+/// Asserts that `count` requests to a server that is [`refusing`] failed, and that every request that was not refused
+/// waited for a stream until it timed out. Only a request that reached the server can be refused. A refused request was
 /// not processed, so it is retried (RFC 9113 section 8.7), once.
 fn assert_refused_or_timed_out(result: &LoadResult, server: &FramesServer, count: u64) {
     let counts = &result.measured.counts;
@@ -92,7 +91,7 @@ fn a_count_ends_where_the_server_allows_no_stream() {
     }
 }
 
-/// A server that sends four responses, and allows no stream after the last one.
+/// Starts a server that sends four responses, and then allows no stream.
 fn four_and_no_more() -> FramesServer {
     FramesServer::start(Opening::default(), |asked| {
         let stream = StreamId::new(1 + 2 * asked.before as u32);
@@ -153,8 +152,8 @@ fn arrivals_that_no_stream_is_free_for_time_out_from_their_instants() {
     assert_refused_or_timed_out(&result, &server, 20);
 }
 
-/// The first request gets no response, and the second gets a late response. From the third on, the server allows no
-/// stream and refuses the open ones.
+/// Starts a server that never answers the first request and answers the second late. From the third request on, it
+/// allows no stream and refuses the open streams.
 fn refusing_what_is_open() -> FramesServer {
     FramesServer::start(Opening::default(), |asked| match asked.before {
         0 => Move::Silence,
@@ -185,7 +184,8 @@ fn of_several_that_wait_each_times_out_from_its_own_instant() {
         if *failures != timed_out(2) {
             return Err(format!("{failures:?}"));
         }
-        // The first was planned 250 ms before the last. A wait until the last one failed would take 650 ms.
+        // The first request was planned 250 ms before the last. If it had waited until the last failed, its latency
+        // would be 650 ms.
         let longest = result.measured.latency.failed.max().unwrap();
         below("the longest wait", longest, TIMEOUT + 200 * MILLI)
     });
@@ -210,12 +210,13 @@ fn the_wait_for_a_stream_is_the_servers_and_no_send_lag() {
     assert_eq!(counts.completed, 100, "{counts:?}");
     let latency = &result.measured.latency;
     assert!(latency.queue.max().unwrap() > 400 * MILLI);
-    // Far less than the wait, even on a busy machine.
+    // The send lag is far less than the wait, even on a busy machine.
     let lag = latency.send_lag.quantile(0.5).unwrap();
     assert!(lag < 100 * MILLI, "{lag:?}");
 }
 
-/// An HTTP/3 server that allows `streams` simultaneous streams on a connection, and options to load it.
+/// Starts an HTTP/3 server that allows `streams` simultaneous streams on a connection. Returns the server and the
+/// options of a load.
 fn quic_server(streams: u64, clock: Clock) -> (Service, Options) {
     let now = clock.realtime_of(Instant::ZERO);
     let lifetime = Lifetime::around(now, Duration::from_secs(24 * 3600));

@@ -1,4 +1,5 @@
-//! Packages over HTTP/3: the whole package on one stream of one QUIC connection, and no other traffic on the path.
+//! Packages over HTTP/3: the whole package arrives on one stream of one QUIC connection, without other traffic on the
+//! path.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -136,7 +137,7 @@ impl Ground {
         retrieved.unwrap()
     }
 
-    /// The content of one response, as the HTTP/3 client returns it.
+    /// Sends one request; returns the content of the response from the HTTP/3 client.
     fn ask(&self, target: &str, accept: &str) -> Vec<u8> {
         let asked = self.lab.client.namespace.run(|| {
             let (clock, begun) = (self.clock, self.clock.now());
@@ -188,7 +189,7 @@ impl Ground {
         asked.unwrap()
     }
 
-    /// Stops it, and returns the path's counts.
+    /// Stops the server and the path; returns the path's counts.
     fn end(self) -> Carried {
         self.lab
             .settle(Duration::from_millis(500), Duration::from_secs(20));
@@ -231,7 +232,7 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
             .iter()
             .all(|file| file.by == Delivery::Bundled && file.bytes == bytes)
     );
-    // Time that the line needs for one file; the files before it need as much each.
+    // Time that the line needs for one file; all files have the same size.
     let one = Duration::from_secs_f64(SIZE as f64 * 8.0 / 28_800.0);
     let sent = retrieval.exchanges[0].sent.unwrap();
     for (place, file) in files.iter().enumerate() {
@@ -246,7 +247,7 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
         files[0].usable.since(sent).as_secs_f64(),
         last.since(sent).as_secs_f64()
     );
-    // A lost datagram delays what follows it, but not everything.
+    // A lost datagram delays only the files after it.
     assert!(last.since(files[0].usable) > one * 2);
     assert!(files[0].read.0 * 2 < connection.received.0);
     let Some([up, down, others, bytes_up, bytes_down]) = tshark(&capture) else {
@@ -262,7 +263,7 @@ fn over_http3_and_a_modem_the_first_file_is_usable_long_before_the_last() {
     assert_eq!(others, 0);
     assert_eq!(up, certificate.up.packets_out);
     assert_eq!(down, certificate.down.packets_out);
-    // Only data sent after the end of the connection is missing in the record.
+    // The record lacks only data that were sent after the end of the connection.
     assert!(bytes_up >= connection.sent.0 && bytes_down >= connection.received.0);
     assert!(connection.received.0 > (FILES * SIZE) as u64);
 }
@@ -289,7 +290,7 @@ fn over_http3_a_package_has_the_files_byte_for_byte() {
     ground.end();
 }
 
-/// The files of a package. For version 2 the decoder has verified the checksum of each.
+/// Decodes the files of a package. For version 2, the decoder verifies the checksum of each file.
 fn unpack(mut bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, package::DecodeError> {
     let mut decoder = package::Decoder::new(package::Limits::default());
     let (mut files, mut content) = (BTreeMap::new(), Vec::new());
@@ -306,8 +307,8 @@ fn unpack(mut bytes: &[u8]) -> Result<BTreeMap<String, Vec<u8>>, package::Decode
     Ok(files)
 }
 
-/// Counts by tshark at the client: UDP packets with the server's port up and down, other packets, and bytes of UDP
-/// payload up and down.
+/// Returns tshark's counts at the client: UDP packets with the server's port up and down, other packets, and bytes of
+/// UDP payload up and down.
 fn tshark(capture: &Path) -> Option<[u64; 5]> {
     Command::new("tshark").arg("--version").output().ok()?;
     let filter = r#"frame.interface_name == "client.tx" || frame.interface_name == "client.rx""#;

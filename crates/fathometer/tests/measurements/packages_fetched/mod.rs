@@ -1,6 +1,6 @@
-//! Packages over a path, from our origin to our client. Over a modem each file of a package is usable after its
-//! own bytes, and a file of an archive only at the end. A delta transfers only what has changed. The byte
-//! counts must equal tshark's.
+//! Packages over a path, from our origin to our client. Over a modem, each file of a package is usable after its own
+//! bytes, and a file of an archive only at the archive's end. A delta transfers only what has changed. The byte counts
+//! must equal tshark's.
 //!
 //! Needs a lab, and tshark for its counts. If something is missing, a test prints a message and skips, unless
 //! `FATHOMETER_REQUIRE_LAB` or `FATHOMETER_REQUIRE_TOOLS` is 1.
@@ -34,7 +34,7 @@ use crate::ground;
 const FILES: usize = 8;
 const SIZE: usize = 3000;
 
-/// A folder of files of equal size; the files at `changed` differ from the original ones.
+/// Returns a site with files of equal size; the files at `changed` differ from the original files.
 fn site(changed: &[usize]) -> Arc<Site> {
     let file = |place: usize| {
         let is_changed = changed.contains(&place);
@@ -54,7 +54,7 @@ fn site(changed: &[usize]) -> Arc<Site> {
     })
 }
 
-/// One retrieval over the path, and the path's certificate of it.
+/// One retrieval over the path, and the path's certificate.
 struct Fetched {
     retrieval: Retrieval,
     carried: Carried,
@@ -188,22 +188,21 @@ fn over_a_modem_a_file_is_usable_after_its_own_bytes() {
                 file.usable.since(sent).as_secs_f64(),
                 file.read
             );
-            // Never sooner than its bytes can have arrived.
+            // A file is not usable before its bytes can have arrived.
             assert!(
                 file.usable.since(sent) >= one * (place + 1),
                 "{policy} {place}"
             );
         }
-        // Little data precedes a file, and a segment may also contain the start of the next file. A delayed
-        // client reads more at a time, but not seconds' worth.
+        // Little data precedes a file, and a segment may also contain the start of the next file. A delayed client
+        // reads more data at a time, but less than the line transfers in a second.
         let received = retrieval.connections[0].received;
         assert!(
             files[0].read.0 * 2 < received.0,
             "{policy}: {}",
             files[0].read
         );
-        // The first file is usable long before the last: the line needs seconds for the rest, however slow the
-        // machine is.
+        // The first file is usable long before the last: the line needs seconds for the other files, on any machine.
         let last = files[FILES - 1].usable;
         assert!(
             last.since(files[0].usable) > one * (FILES as u32 / 2),
@@ -240,7 +239,7 @@ fn a_delta_brings_only_what_has_changed() {
             .collect();
         assert_eq!(brought, ["/set/1.bin", "/set/6.bin"], "{policy}");
         assert_eq!(retrieval.files.len(), FILES);
-        // Two files, a head, and one line for each unchanged file.
+        // The response has two files, a head, and one line for each unchanged file.
         let received = retrieval.connections[0].received.0;
         let content = 2 * SIZE as u64;
         assert!(
@@ -306,8 +305,8 @@ fn packets_and_bytes_are_those_that_tshark_counts() {
     assert!(packets["h1.1"] < packets["h1.0"]);
 }
 
-/// Packets up and down, and bytes of TCP payload up and down, as tshark reads them at the client. A
-/// retransmission, as after a pause of the machine, counts as a packet but not in the bytes.
+/// Returns the packets up and down, and the bytes of TCP payload up and down, as tshark counts them at the client. A
+/// retransmission counts as a packet, but its bytes do not count.
 fn tshark(capture: &Path) -> Option<[u64; 4]> {
     Command::new("tshark").arg("--version").output().ok()?;
     let output = Command::new("tshark")

@@ -84,7 +84,7 @@ pub enum CoalesceRule {
 }
 
 impl Embedded {
-    /// Adds an Alt-Svc field to every response that announces HTTP/3 on a port of the same host (RFC 7838).
+    /// Adds an Alt-Svc field (RFC 7838) to every response. The field announces HTTP/3 on a port of the same host.
     pub fn announce_http3(&mut self, port: u16) {
         self.fields.push(Field {
             name: "Alt-Svc".to_owned(),
@@ -95,20 +95,20 @@ impl Embedded {
         });
     }
 
-    /// The original server's service time for a request over this path, and the additional time for the first request
-    /// of a connection.
+    /// Returns the original server's service time for a request over this path, and the additional time for the first
+    /// request of a connection.
     pub fn pace(&self, path: &str) -> (Duration, Duration) {
         let of = |times: &BTreeMap<String, f64>| {
             times
                 .get(path)
-                // Validated when the definition was read.
+                // The value was validated when the definition was read.
                 .and_then(|ms| TimeSpan::from_milliseconds(*ms).ok())
                 .map_or(Duration::ZERO, Duration::from)
         };
         (of(&self.service_time_ms), of(&self.connection_time_ms))
     }
 
-    /// The response fields in the form that the origin uses.
+    /// Converts the response fields into the form that the origin uses.
     pub fn persona(&self, name: &str) -> Result<Persona, DefinitionError> {
         let nonsense = |reason: String| DefinitionError::Nonsense {
             file: format!("the definition of the server {name}"),

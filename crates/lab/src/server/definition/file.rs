@@ -1,4 +1,4 @@
-//! The file of a definition, merged over the files of the definitions on which it is based.
+//! Reads the file of a definition, and merges it over the definitions on which it is based.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 use super::DefinitionError;
 use crate::data::{self, DataError, is_path};
 
-/// Reads a definition and merges it over the definition on which it is based. Adds the files to `texts`.
+/// Reads a definition, and merges it over the definition on which it is based. Adds the files that were read to
+/// `texts`.
 pub(super) fn table(
     name: &str,
     texts: &mut Vec<(String, String)>,
@@ -29,7 +30,7 @@ pub(super) fn table(
     })?;
     texts.push((file.clone(), text));
     if is_path(name) {
-        // Names are relative to this file. They are resolved here, because the folder is unknown later.
+        // Names are relative to this file. They are resolved here, because later code does not have the folder.
         if let Some(toml::Value::String(other)) = own.get_mut("based_on") {
             *other = seen_from(&file, other);
         }
@@ -51,7 +52,7 @@ pub(super) fn table(
     Ok(merged)
 }
 
-/// The file with the definition of this name.
+/// Returns the file that contains the definition of this name.
 pub(super) fn file_of(name: &str) -> String {
     match is_path(name) {
         false => format!("servers/{name}/server.toml"),
@@ -62,14 +63,14 @@ pub(super) fn file_of(name: &str) -> String {
     }
 }
 
-/// The value of `behind`: the name of the program behind this program.
+/// Returns the value of `behind`: the name of the program behind this program.
 fn behind_of(own: &mut toml::Table) -> Option<&mut toml::Value> {
     own.get_mut("program")?.as_table_mut()?.get_mut("behind")
 }
 
-/// Resolves a reference to another server in a definition on disk: a path relative to its folder, or the name of a
-/// server in the folder beside it. Any other name refers to a built-in server. A definition's own name also refers to the
-/// built-in server, because a definition may change the built-in definition of the same name.
+/// Resolves a reference to another server in a definition on disk. The reference is a path relative to the definition's
+/// folder, or the name of a server in a sibling folder. Any other name refers to a built-in server. A definition's own
+/// name also refers to the built-in server, because a definition may change the built-in definition of the same name.
 fn seen_from(file: &str, other: &str) -> String {
     let Some(folder) = Path::new(file).parent() else {
         return other.to_owned();
@@ -78,7 +79,7 @@ fn seen_from(file: &str, other: &str) -> String {
         true => folder.join(other),
         false => folder.join("..").join(other).join("server.toml"),
     };
-    // Canonical paths, so that a definition that is based on itself is detected.
+    // Canonical paths reveal a definition that is based on itself.
     let Ok(path) = path.canonicalize() else {
         return other.to_owned();
     };
@@ -91,7 +92,7 @@ fn seen_from(file: &str, other: &str) -> String {
     }
 }
 
-/// Merges `above` into `below`: nested tables are merged, any other value replaces the value in `below`.
+/// Merges `above` into `below`: nested tables are merged, and other values of `above` replace the values of `below`.
 fn overlay(below: &mut toml::Table, above: toml::Table) {
     for (key, value) in above {
         match (below.get_mut(&key), value) {

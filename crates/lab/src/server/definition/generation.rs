@@ -1,4 +1,4 @@
-//! Generations of HTTP, by the names that definitions use.
+//! Generations of HTTP, with the names that definitions use.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -20,7 +20,7 @@ impl Generation {
     /// HTTP/3, on the same port number over UDP.
     pub const HTTP3: Generation = Generation(Protocol::Http3);
 
-    /// The generation of a protocol.
+    /// Returns the generation of a protocol.
     pub(super) fn of(protocol: Protocol) -> Generation {
         let name = protocol.characteristics().generation;
         Generation(Protocol::of_generation(name).unwrap_or(protocol))

@@ -80,7 +80,7 @@ impl DefinitionError {
 }
 
 impl Definition {
-    /// Loads the built-in server of this name, or the server of this `server.toml` or of the folder that contains it.
+    /// Loads the built-in server of this name, or a server by the path of its `server.toml` or of its folder.
     ///
     /// # Errors
     /// When there is no such server, or its file is malformed or inconsistent.
@@ -128,7 +128,7 @@ impl Definition {
         Ok(definition)
     }
 
-    /// The configuration of the program, with placeholders.
+    /// Returns the configuration of the program, with placeholders.
     pub(super) fn template(&self, program: &Program) -> Result<Cow<'static, str>, DefinitionError> {
         if program.config.is_empty() {
             return Ok(Cow::Borrowed(""));
@@ -161,8 +161,8 @@ impl Definition {
         }
     }
 
-    /// The files of the definition, with their contents: the definition, the definitions on which it is based, the
-    /// definition of the program behind it, and the configurations.
+    /// Returns the files of the definition with their contents: the definition, the definitions on which it is based,
+    /// the definition of the program behind it, and the configurations.
     pub fn texts(&self) -> Result<Vec<(String, String)>, DefinitionError> {
         let mut texts = self.texts.clone();
         if let Some(program) = &self.program {
@@ -177,7 +177,7 @@ impl Definition {
         Ok(texts)
     }
 
-    /// Checks that the times of the origin are valid durations; returns the error.
+    /// Checks that the times of the origin are valid durations. Returns the error, if any.
     fn times_nonsense(&self) -> Option<String> {
         let embedded = self.embedded.as_ref()?;
         let service = embedded.service_time_ms.iter();
@@ -190,7 +190,7 @@ impl Definition {
             .next()
     }
 
-    /// The name or path with which [`Definition::load`] loads this definition.
+    /// Returns the name or path with which [`Definition::load`] loads this definition.
     pub fn reference(&self) -> String {
         match (&self.folder, self.texts.first()) {
             (Some(_), Some((file, _))) => file.clone(),
@@ -203,7 +203,7 @@ impl Definition {
         self.inability(factor, level).is_none()
     }
 
-    /// The reason why the server does not support this level of a factor; `None` if it does.
+    /// Returns the reason why the server does not support this level of a factor; `None` if the server supports it.
     pub fn inability(&self, factor: &str, level: &str) -> Option<String> {
         let program = self.program.as_ref()?;
         if factor == "policy"
@@ -223,7 +223,7 @@ impl Definition {
         self.refusal(&Throttle::of_level(factor, level))
     }
 
-    /// The reason why the server does not support these connection limits; `None` if it does.
+    /// Returns the reason why the server does not support these connection limits; `None` if the server supports them.
     pub fn refusal(&self, throttle: &Throttle) -> Option<String> {
         self.program.as_ref()?.capabilities.refusal(throttle)
     }
@@ -308,7 +308,7 @@ mod tests {
             assert_eq!(Definition::load(&mine.reference()).unwrap().name, "mine");
             assert_eq!(nginx.reference(), "nginx");
             assert_eq!(own.commands, program.commands);
-            // A file that is not in the definition's folder is taken from the server on which it is based.
+            // A file that is not in the definition's folder is read from the server on which the definition is based.
             let base = mine.template(own).unwrap();
             assert!(!base.is_empty());
             let config = folder.path().join(&own.config);
@@ -338,7 +338,7 @@ mod tests {
             fs::write(place.join("server.toml"), head + text).unwrap();
             place.join("server.toml").display().to_string()
         };
-        // The built-in server of the same name, with one setting changed.
+        // A definition of the same name as its base, a built-in server, with one setting changed.
         let nginx = write(
             "nginx",
             "based_on = \"nginx\"\n[program]\nready = \"/ready\"\n",

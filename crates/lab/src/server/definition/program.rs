@@ -1,4 +1,4 @@
-//! The table `[program]` of a definition: an installed server, how to start it and what it supports.
+//! The table `[program]` of a definition. It describes an installed server, its start and its abilities.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ pub enum StopSignal {
 }
 
 impl Program {
-    /// The protocols with or without TLS; empty with TLS if the program does not support TLS.
+    /// Returns the protocols with or without TLS. The list with TLS is empty if the program does not support TLS.
     pub fn versions(&self, tls: bool) -> &[Generation] {
         match (&self.tls, tls) {
             (_, false) => &self.protocols,
@@ -107,7 +107,7 @@ impl Program {
         }
     }
 
-    /// The reason why the program supports no protocol with TLS, or no protocol without TLS.
+    /// Returns the reason why the program supports no protocol with TLS, or no protocol without TLS.
     pub(in crate::server) fn silence(&self) -> String {
         match self.tls {
             Some(_) => "it supports no protocol without TLS".to_owned(),
@@ -115,7 +115,7 @@ impl Program {
         }
     }
 
-    /// The reason why clients with this policy cannot use the program; `None` if they can.
+    /// Returns the reason why clients with this policy cannot use the program; `None` if they can use it.
     pub(super) fn inability_of(&self, policy: Policy) -> Option<String> {
         if self.versions(policy.tls).is_empty() {
             return Some(self.silence());

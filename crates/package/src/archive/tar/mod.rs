@@ -1,12 +1,12 @@
 //! tar archives (POSIX.1-2017 `pax`, sections "ustar Interchange Format" and "pax Interchange Format").
 //!
-//! A file consists of a header of 512 bytes, its content, and zeros up to the next multiple of 512. Two blocks
-//! of zeros end the archive. [`write()`] writes an archive of files in memory. If contents come from elsewhere,
-//! [`head`], [`padding`] and [`END`] return the other parts, and [`length`] computes the length of the archive
-//! in advance. [`Reader`] reads an archive while it arrives.
+//! A file consists of a header of 512 bytes, its content, and zeros up to the next multiple of 512. Two blocks of zeros
+//! end the archive. [`write()`] writes an archive of files in memory. If contents are not in memory, [`head`],
+//! [`padding`] and [`END`] provide the other parts, and [`length`] computes the length of the archive in advance.
+//! [`Reader`] reads an archive while it arrives.
 //!
-//! Names that do not fit into a header, and sizes from 8 GiB on, are stored in an extended header of pax before
-//! the header. The reader also supports GNU's long names and binary numbers. It refuses sparse files.
+//! Names that do not fit into a header, and sizes from 8 GiB on, are stored in an extended header of pax, which
+//! precedes the header. The reader also supports GNU's long names and binary numbers. It refuses sparse files.
 
 mod reader;
 mod write;
@@ -32,7 +32,7 @@ mod kind {
     pub const GNU_CONTINUED: u8 = b'M';
 }
 
-/// The number of bytes up to the next multiple of the block size.
+/// Returns the number of bytes up to the next multiple of the block size.
 const fn to_block(size: u64) -> u64 {
     size.wrapping_neg() % BLOCK as u64
 }

@@ -5,11 +5,11 @@ use ::tar::Header;
 use super::{BLOCK, kind, to_block};
 use crate::archive::{Event, LONGEST_NAME, is_name};
 
-/// The longest extended header, in bytes.
+/// The length of the longest extended header, in bytes.
 const LONGEST_EXTENSION: u64 = 64 * 1024;
 
-/// The reason why an archive cannot be read. Offsets are the positions of headers, in bytes from the
-/// start of the archive.
+/// The reason why an archive cannot be read. An offset is the position of a header, in bytes from the start of the
+/// archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TarError {
     /// The checksum of a header is wrong: the archive is damaged, or the input is not a tar archive.
@@ -38,7 +38,7 @@ pub enum TarError {
     },
     /// The file is sparse, or continues in another archive.
     #[error(
-        "the header at byte {offset} is of an unsupported kind (sparse, or of a multi-volume archive)"
+        "the header at byte {offset} has an unsupported type (sparse file, or multi-volume archive)"
     )]
     Unsupported {
         /// The position of the header.
@@ -47,7 +47,7 @@ pub enum TarError {
     /// The input ends before the end of the archive.
     #[error("the archive is truncated after {bytes} bytes")]
     Truncated {
-        /// The number of bytes that arrived.
+        /// The number of bytes before the end of the input.
         bytes: u64,
     },
 }
@@ -55,25 +55,24 @@ pub enum TarError {
 /// The metadata in a file's header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// The name of the file.
     pub name: String,
-    /// The size of its content in bytes.
+    /// The size of the file's content in bytes.
     pub size: u64,
-    /// Its last modification, in seconds since the Unix epoch.
+    /// The last modification of the file, in seconds since the Unix epoch.
     pub last_modified: u64,
 }
 
 /// Reads an archive in pieces of any size.
 ///
-/// Call [`poll`](Reader::poll) with each piece until it returns `None`, and
-/// [`end_of_input`](Reader::end_of_input) after the last piece. Memory is bounded for any input: one header,
-/// one extended header and one name.
+/// Call [`poll`](Reader::poll) with each piece until it returns `None`, and [`end_of_input`](Reader::end_of_input)
+/// after the last piece. Memory is limited for any input: one header, one extended header and one name.
 #[derive(Debug)]
 pub struct Reader {
     state: State,
     block: [u8; BLOCK],
     filled: usize,
-    /// The number of bytes taken so far.
+    /// The number of bytes taken until now.
     taken: u64,
     /// The position of the current header.
     head: u64,
@@ -81,14 +80,14 @@ pub struct Reader {
     extension: Vec<u8>,
     extended: Extended,
     entry: Entry,
-    /// The number of files begun so far.
+    /// The number of files started until now.
     files: usize,
     passed_over: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Before or within a header.
+    /// The next bytes belong to a header.
     Head,
     /// After one block of zeros.
     FirstZeros,
@@ -108,7 +107,7 @@ enum State {
     Failed(TarError),
 }
 
-/// The values of extended headers for the file that follows.
+/// The values in extended headers for the next file.
 #[derive(Debug, Default)]
 struct Extended {
     name: Option<Vec<u8>>,
@@ -123,7 +122,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// A reader at the start of an archive.
+    /// Creates a reader at the start of an archive.
     pub fn new() -> Reader {
         Reader {
             state: State::Head,
@@ -139,8 +138,8 @@ impl Reader {
         }
     }
 
-    /// The next event; `None` when the input is used up. Input after the end of the archive is read and
-    /// ignored. After an error, every call returns that error.
+    /// Returns the next event; `None` when all input is used. Input after the end of the archive is ignored. After an
+    /// error, every call returns that error.
     pub fn poll<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Event<'i>>, TarError> {
         loop {
             match self.state {
@@ -222,12 +221,12 @@ impl Reader {
         }
     }
 
-    /// The metadata of the file that began last.
+    /// Returns the metadata of the file that started last.
     pub fn entry(&self) -> &Entry {
         &self.entry
     }
 
-    /// The number of folders, links and devices that were skipped.
+    /// Returns the number of folders, links and devices that were skipped.
     pub fn passed_over(&self) -> u64 {
         self.passed_over
     }
@@ -291,7 +290,7 @@ impl Reader {
         }
         let extended = std::mem::take(&mut self.extended);
         size = extended.size.unwrap_or(size);
-        // No file system supports a larger size, and sums with such sizes do not overflow.
+        // File systems do not support larger sizes, and sums of smaller sizes do not overflow.
         if size > i64::MAX as u64 {
             return Err(number);
         }
@@ -305,7 +304,7 @@ impl Reader {
                 }
                 let last_modified = extended.last_modified.or_else(|| header.mtime().ok());
                 let name = str::from_utf8(&name).map_err(|_| TarError::Name { offset })?;
-                // `tar -C folder .` writes names with this prefix.
+                // `tar -C folder .` writes names with the prefix `./`.
                 let name = name.trim_start_matches("./");
                 if !is_name(name) {
                     return Err(TarError::Name { offset });
@@ -321,7 +320,7 @@ impl Reader {
                 };
                 Ok(())
             }
-            // For these types the size field has another meaning, and no content follows.
+            // For these types the size field has another meaning, and there is no content.
             kind::HARD_LINK..=kind::FIFO => self.pass_over(0),
             _ => self.pass_over(size + padding),
         }
@@ -352,7 +351,7 @@ impl Reader {
                         b"path" if value.len() > LONGEST_NAME => return Err(broken),
                         b"path" => self.extended.name = Some(value.to_vec()),
                         b"size" => self.extended.size = Some(digits(value).ok_or(broken)?),
-                        // Seconds, possibly with a fraction.
+                        // The value is in seconds, possibly with a fraction.
                         b"mtime" => {
                             let whole = value.split(|&byte| byte == b'.').next();
                             self.extended.last_modified = digits(whole.unwrap_or_default());
@@ -371,7 +370,7 @@ impl Reader {
     }
 }
 
-/// The sum of all bytes of a header, with spaces in place of its checksum field.
+/// Computes the sum of all bytes of a header, with spaces instead of the checksum field.
 fn checksum(block: &[u8; BLOCK]) -> u32 {
     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
     let own: u32 = block[148..156].iter().map(|&byte| u32::from(byte)).sum();

@@ -65,7 +65,7 @@ fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     archive
 }
 
-/// A block with a corrected checksum.
+/// Returns the block with a corrected checksum.
 fn sealed(mut block: [u8; BLOCK]) -> [u8; BLOCK] {
     block[148..156].fill(b' ');
     let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
@@ -146,7 +146,7 @@ fn an_archive_that_is_cut_short_keeps_what_was_whole() {
             usize::from(length >= 512) + usize::from(length >= 2048)
         );
     }
-    // One block of zeros is enough, and any bytes may follow the second block.
+    // One block of zeros is sufficient, and any bytes may follow the second block.
     assert_eq!(read(&[&whole[..end]]).1, Ok(()));
     let padded = [&whole[..], &[0; 4096], b"rubbish"].concat();
     assert_eq!(read(&[&padded]).1, Ok(()));

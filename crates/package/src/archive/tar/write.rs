@@ -8,7 +8,7 @@ use crate::archive::Member;
 /// The end of an archive.
 pub const END: [u8; 2 * BLOCK] = [0; 2 * BLOCK];
 
-/// The largest size that fits into the octal digits of a header.
+/// The largest size that fits into the octal size field of a header.
 const LARGEST_IN_HEAD: u64 = 0o777_7777_7777;
 
 /// Appends an archive of the members to `archive`.
@@ -56,12 +56,12 @@ pub fn head(name: &str, size: u64, last_modified: u64, archive: &mut Vec<u8>) {
     archive.extend_from_slice(header.as_bytes());
 }
 
-/// The padding after a content of `size` bytes.
+/// Returns the padding after a content of `size` bytes.
 pub fn padding(size: u64) -> &'static [u8] {
     &END[..to_block(size) as usize]
 }
 
-/// The length in bytes of an archive with files of these names and sizes.
+/// Computes the length in bytes of an archive with files of these names and sizes.
 pub fn length<'m>(files: impl IntoIterator<Item = (&'m str, u64)>) -> u64 {
     let mut scratch = Vec::new();
     let files = files.into_iter().map(|(name, size)| {
@@ -82,8 +82,7 @@ fn finish(header: &mut Header, kind: EntryType, size: u64, last_modified: u64) {
     header.set_cksum();
 }
 
-/// Appends `length key=value` and a line feed. The length is that of the whole record, including the length
-/// itself.
+/// Appends `length key=value` and a line feed. The length includes the whole record and the length field itself.
 fn record(key: &str, value: &[u8], records: &mut Vec<u8>) {
     let others = key.len() + value.len() + 3;
     let mut length = others + 1;

@@ -1,4 +1,4 @@
-//! Tests: a machine between a rank and rank 0 can read nothing and change nothing.
+//! Tests that a machine between a rank and rank 0 can neither read nor change the content.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -43,7 +43,7 @@ fn join(place: SocketAddr, clock: Clock) -> Session {
     Session::join(private(1), place.to_string(), resolve, clock, never).unwrap()
 }
 
-/// Carries one connection to `to` until both sides have closed it; returns the bytes of each direction.
+/// Forwards one connection to `to` until both sides have closed it. Returns the bytes of each direction.
 fn recorder(to: SocketAddr) -> (SocketAddr, JoinHandle<[Vec<u8>; 2]>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -61,7 +61,7 @@ fn recorder(to: SocketAddr) -> (SocketAddr, JoinHandle<[Vec<u8>; 2]>) {
 
 fn record(mut from: &TcpStream, mut to: &TcpStream) -> Vec<u8> {
     let (mut recorded, mut buffer) = (Vec::new(), [0; 4096]);
-    // A side that has exited resets the connection.
+    // A side that exits resets the connection, so a read error is expected.
     while let Ok(length @ 1..) = from.read(&mut buffer) {
         recorded.extend_from_slice(&buffer[..length]);
         let _ = to.write_all(&buffer[..length]);
@@ -94,13 +94,13 @@ fn what_crosses_the_network_contains_no_plan_host_name_figure_or_reason() {
     for (way, part) in [&up, &down].into_iter().flat_map(|w| parts.map(|p| (w, p))) {
         assert!(!way.windows(part.len()).any(|bytes| bytes == part));
     }
-    // Both begin with a handshake record of TLS (RFC 8446 section 5.1).
+    // Both directions begin with a handshake record of TLS (RFC 8446 section 5.1).
     for way in [up, down] {
         assert_eq!(way[..2], [22, 3]);
     }
 }
 
-/// Terminates TLS for a member and for rank 0, and forwards all content until one side closes.
+/// Terminates TLS on both sides, and forwards all content between the member and rank 0 until one side closes.
 fn middle(to: SocketAddr, clock: Clock) -> (SocketAddr, JoinHandle<u64>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -152,12 +152,12 @@ fn ranks_whose_tls_ends_in_the_middle_refuse_each_other() {
         let zero = scope.spawn(|| zero.start_test());
         let why = member.start_test().unwrap_err();
         assert_eq!(why, LinkError::Secret.to_string());
-        // Otherwise rank 0 would wait for a genuine rank.
+        // Interrupts rank 0, which would otherwise wait for a genuine rank.
         is_refused.store(true, Ordering::Relaxed);
         let why = zero.join().unwrap().unwrap_err();
         assert_eq!(why, "the test did not start: it was interrupted");
     });
-    // The opening of the member, the answer of rank 0, and no proof.
+    // The machine in the middle forwarded the member's first bytes and the answer of rank 0, but no proof.
     assert_eq!(thread.join().unwrap(), 40 + 72);
 }
 
@@ -170,7 +170,7 @@ fn a_rank_0_without_tls_is_suspected_to_be_another_version() {
     options.rendezvous = Duration::from_millis(100);
     let never = Box::new(|| false);
     let mut member = Session::join(options, address.to_string(), resolve, clock, never).unwrap();
-    // The peer closes the first connection, as rank 0 of an earlier version does, and stops listening.
+    // The peer closes the first connection, like rank 0 of an earlier version, and stops listening.
     let (mut earlier, _) = listener.accept().unwrap();
     let mut hello = [0; 1000];
     assert!(earlier.read(&mut hello).unwrap() > 0);

@@ -1,4 +1,4 @@
-//! The curve through all trials, as text.
+//! Formats the curve through all trials as text.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::load;
 /// The width of the bars, in characters.
 const BAR: usize = 30;
 
-/// The trials in the order of their loads: for each load the longest trial.
+/// Returns the longest trial of each load, in ascending order of the loads.
 pub(super) fn by_load(outcome: &Outcome) -> Vec<&TrialRecord> {
     let mut trials: Vec<&TrialRecord> = outcome
         .trials
@@ -26,12 +26,12 @@ pub(super) fn by_load(outcome: &Outcome) -> Vec<&TrialRecord> {
     trials
 }
 
-/// The 99th percentile of the latency in milliseconds.
+/// Returns the 99th percentile of the latency in milliseconds.
 fn p99(trial: &TrialRecord) -> Option<f64> {
     trial.latency_ms.map(|latency| latency[1])
 }
 
-/// The largest share of exchanges that violated an SLO.
+/// Returns the largest share of exchanges that violated an SLO, over all SLOs.
 pub(super) fn worst(trial: &TrialRecord) -> f64 {
     trial
         .slos
@@ -40,7 +40,7 @@ pub(super) fn worst(trial: &TrialRecord) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// The knee of the curve, in words; empty if the curve has no knee.
+/// Describes the knee of the curve in words. Returns an empty text if the curve has no knee.
 pub(super) fn knee_in_words(goal: &Goal, outcome: &Outcome) -> String {
     knee(&by_load(outcome), goal.whole).map_or_else(String::new, |at| {
         format!(
@@ -50,7 +50,7 @@ pub(super) fn knee_in_words(goal: &Goal, outcome: &Outcome) -> String {
     })
 }
 
-/// A line for each load, with the ends of the intervals and the knee.
+/// Formats one line for each load. Marks the ends of the intervals and the knee.
 pub(super) fn curve(goal: &Goal, outcome: &Outcome) -> String {
     let trials = by_load(outcome);
     let knee = knee(&trials, goal.whole);
@@ -114,7 +114,7 @@ pub(super) fn curve(goal: &Goal, outcome: &Outcome) -> String {
         .filter(|trial| !trial.invalid.is_empty())
         .count();
     if invalid > 0 {
-        let _ = writeln!(text, "{invalid} trials were INVALID and are not shown");
+        let _ = writeln!(text, "INVALID trials, which are not shown: {invalid}");
     }
     text
 }

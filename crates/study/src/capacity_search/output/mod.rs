@@ -1,4 +1,4 @@
-//! The output of a search: the answer first, then the curve through all trials.
+//! Formats the output of a search: first the answer, then the curve through all trials.
 
 mod curve;
 mod page;
@@ -31,19 +31,19 @@ pub struct Found<'a> {
     pub outcome: &'a Outcome,
     /// The generator's own limit, if it was measured.
     pub calibration: Option<&'a Calibration>,
-    /// The resource that was exhausted first, for each SLO; `None` without probes or without an interval.
+    /// The resource that was exhausted first, for each SLO. `None` without probes or without an interval.
     pub gave_out: &'a [Option<GaveOut>],
 }
 
 impl<'a> Found<'a> {
-    /// The SLOs for which an exhausted resource was searched, each with the answer.
+    /// Returns each SLO whose exhausted resource was determined, with that resource.
     pub fn exhausted(&self) -> impl Iterator<Item = (&'a str, &'a GaveOut)> {
         let slos = self.outcome.slos.iter().zip(self.gave_out);
         slos.filter_map(|(slo, found)| Some((slo.slo.as_str(), found.as_ref()?)))
     }
 }
 
-/// `1 234 requests/s`, `57 users`.
+/// Formats a load, as in `1 234 requests/s` or `57 users`.
 pub fn load(load: f64, whole: bool) -> String {
     let unit = if whole { "users" } else { "requests/s" };
     match load {
@@ -52,7 +52,7 @@ pub fn load(load: f64, whole: bool) -> String {
     }
 }
 
-/// The generator's own limit, in words.
+/// Describes the generator's own limit in words.
 pub fn generator(found: &Calibration) -> String {
     format!(
         "the generator is on time up to {} against its own origin ({}, responses of {}; {:.1} s)",
@@ -63,7 +63,7 @@ pub fn generator(found: &Calibration) -> String {
     )
 }
 
-/// The result as text for the terminal.
+/// Formats the result as text for the terminal.
 pub fn text(found: &Found<'_>) -> String {
     let Found { goal, outcome, .. } = found;
     let mut text = format!(
@@ -105,7 +105,7 @@ pub fn text(found: &Found<'_>) -> String {
     text
 }
 
-/// The resource that was exhausted first, with the figures at both ends of the interval.
+/// Formats the resource that was exhausted first, with the figures at both ends of the interval.
 fn exhausted(slo: &str, found: &GaveOut) -> String {
     let mut text = format!("\nExhausted resource ({slo}): {}\n", found.text);
     let _ = writeln!(text, "{:<58} {:>10} {:>10}", "", "at works", "at fails");
@@ -179,7 +179,7 @@ fn answer(slo: &SloOutcome, goal: &Goal) -> String {
     text
 }
 
-/// The result as JSON.
+/// Returns the result as JSON.
 ///
 /// # Errors
 /// If a figure cannot be written as JSON.
@@ -199,10 +199,10 @@ pub fn json(found: &Found<'_>) -> Result<String, serde_json::Error> {
             "budget_s": goal.budget,
         },
         "generator": found.calibration,
-        // The load with the largest power (Kleinrock 1979), or null.
+        // The load with the largest power (throughput divided by latency, Kleinrock 1979), or null.
         "knee": knee(&by_load(outcome), goal.whole),
-        // For each SLO: the exhausted resource or null, the evidence, and the figures at both ends; null without
-        // probes or without an interval.
+        // For each SLO: the exhausted resource or null, the evidence, and the figures at both ends of the interval. The
+        // whole entry is null without probes or without an interval.
         "gave_out": found.gave_out,
         "outcome": outcome,
         "command": fathometer_load::secrets::command_line(),

@@ -1,4 +1,4 @@
-//! The result of a search as an HTML page.
+//! Formats the result of a search as an HTML page.
 
 use fathometer_analysis::capacity_page::{self, CapacityReport, LoadPoint};
 use fathometer_capacity::knee::knee;

@@ -64,7 +64,8 @@ fn the_answer_is_first_and_the_curve_marks_its_ends() {
     assert!(lines[2].starts_with("p99<100ms: works at 1"), "{text}");
     assert!(lines[2].contains("width 2.0 %, confidence 95 %"), "{text}");
     let marked: Vec<&&str> = lines.iter().filter(|line| line.contains("<-")).collect();
-    // All loads have a median of 1 ms, so that the knee is the load with the highest throughput of exchanges that meet the SLO.
+    // All loads have a median of 1 ms. So the knee is the load with the highest throughput of exchanges that meet the
+    // SLO.
     assert!(
         marked[0].ends_with("<- p99<100ms works, knee")
             && marked[1].ends_with("<- p99<100ms fails"),

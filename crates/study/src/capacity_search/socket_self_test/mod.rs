@@ -1,9 +1,11 @@
-//! Capacity searches on real sockets, of servers that this program starts and whose capacity is known.
+//! Runs capacity searches on real sockets. This program starts the servers, whose capacity is known.
 //!
-//! The servers sleep, and the loads are some hundred requests per second, so that several searches run in parallel
-//! while the processors are mostly idle. Two controls have no capacity to find: a generator with too few connections,
-//! and a server that fails too often at any load. It is an error if the search
-//! reports an interval for a control, or no upper bound for the server that fails too often.
+//! The servers sleep instead of using CPU time, and the loads are some hundred requests per second. So several searches
+//! can run in parallel, and the processors are mostly idle.
+//!
+//! Two controls have no capacity that a search could find: a generator with too few connections, and a server that
+//! fails too often at any load. A search must report no interval for a control, and must report an upper bound for the
+//! server that fails too often.
 
 mod model_server;
 
@@ -30,26 +32,26 @@ use super::{ArrivalProcess, Demand, Subject, Trials, timeout};
 
 /// The number of parallel searches.
 const SIDE_BY_SIDE: usize = 4;
-/// The default number of searches: eight of each server, and four of each control.
+/// The default number of searches. Each server has eight, and each control has four.
 pub const SEARCHES: u64 = 48;
 /// The number of connections of the generator.
 const CONNECTIONS: u32 = 128;
-/// The number of connections of the slow generator: half of the number that the capacity of the eight workers needs.
+/// The number of connections of the slow generator: half as many as the capacity of the eight workers requires.
 const TOO_FEW: u32 = 4;
-/// The share of requests that fail at the second control.
+/// The share of failing requests in the control with a server that fails too often.
 const FAILING: f64 = 0.06;
-/// The longest search of a server, and of a control, in seconds.
+/// The time limits of a search, in seconds: for a server, and for a control.
 const BUDGET: f64 = 300.0;
 const BUDGET_OF_CONTROL: f64 = 90.0;
 
-/// The longest busy-wait of the generator before a planned instant: the same as in `fathometer load`.
+/// The longest busy-wait of the generator before a planned instant, as in `fathometer load`.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The maximum number of repeats of a trial that noise made INVALID. The generator is fast enough for these loads, so that
-/// noise only delays the answer.
+/// The maximum number of repeats of a trial that is INVALID because of noise. The generator is fast enough for these
+/// loads, so noise only delays the answer.
 const NOISE_REPEATS: u32 = 25;
 
-/// The server of a search, or a control.
+/// The server or the control of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Case {
     Server(Kind),
@@ -58,7 +60,8 @@ enum Case {
 }
 
 impl Case {
-    /// The case of the search with this number. Every sixth search is a control; the two controls alternate.
+    /// Returns the case of the search with this number. Every sixth search is a control, and the two controls
+    /// alternate.
     fn of(number: u64) -> Case {
         let servers = SOCKET_KINDS.len() as u64;
         match (number / (servers + 1), number % (servers + 1)) {
@@ -88,7 +91,7 @@ impl Case {
     }
 }
 
-/// Why the self-test has no result.
+/// The reason why the self-test has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum SelfTestError {
     /// A server does not start to listen.
@@ -253,7 +256,7 @@ fn search(
     })
 }
 
-/// A server whose responses leave at the instants of a model.
+/// A server whose responses are sent at the instants that a model computes.
 struct ModelledServer {
     address: SocketAddr,
     timeout: Duration,

@@ -1,5 +1,5 @@
-//! A server on loopback that sends its responses at the instants which a model computes: its capacity is that of the model.
-//! It sleeps in between, so that the processors stay idle.
+//! A server on loopback that sends its responses at the instants that a model computes. So its capacity equals the
+//! capacity of the model. It sleeps between the responses, so that the processors are mostly idle.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -15,7 +15,7 @@ use fathometer_sys::Clock;
 
 /// The number of arrivals over which the offered rate is measured.
 const ARRIVALS: usize = 256;
-/// A longer gap is a pause between two trials.
+/// The shortest gap between arrivals that counts as the pause between two trials.
 const PAUSE: Duration = Duration::from_millis(100);
 /// The longest request, in bytes.
 const LONGEST_REQUEST: usize = 16 * 1024;
@@ -27,14 +27,14 @@ const BAD: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r
 pub struct Behaviour {
     /// The model that computes when responses are sent.
     pub model: Model,
-    /// The share of requests that fail, independent of the load.
+    /// The share of requests that fail at every load.
     pub failing: f64,
     /// The seed of the random failures.
     pub draws: Seed,
 }
 
-/// A running server, with one thread for each connection. Dropping it stops accepting; the thread of a connection exits
-/// when the client closes the connection.
+/// A running server, with one thread for each connection. Dropping it stops accepting connections. The thread of a
+/// connection exits when the client closes the connection.
 pub struct SocketServer {
     /// The address of the listener.
     pub address: SocketAddr,
@@ -64,7 +64,7 @@ impl SocketServer {
                 }
                 if let Ok(connection) = connection {
                     let state = Arc::clone(&state);
-                    // A client that closes or resets its connection ends the thread.
+                    // The thread ends when its client closes or resets the connection.
                     thread::spawn(move || drop(serve(connection, &state, clock)));
                 }
             }
@@ -95,7 +95,8 @@ struct State {
 }
 
 impl State {
-    /// The instant at which the response to a request that arrives now is sent, and whether the response is an error.
+    /// Returns the instant at which the response to a request that arrives now is sent. Also returns whether the
+    /// response is an error.
     fn respond(&mut self, now: Instant) -> (Instant, bool) {
         if self
             .arrivals
@@ -144,7 +145,7 @@ fn serve(mut connection: TcpStream, state: &Mutex<State>, clock: Clock) -> io::R
         request.clear();
         let (due, failed) = {
             let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-            // The clock is read under the lock, because the model needs its arrivals in order.
+            // The clock is read under the lock, because the model requires arrivals in order.
             state.respond(clock.now())
         };
         thread::sleep(due.since(clock.now()));

@@ -1,4 +1,4 @@
-//! The result of a search, as the metrics of a replicate.
+//! Converts the result of a search into the metrics of a replicate.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ pub(super) struct Answered {
     outcome: Outcome,
     /// The measured window of each trial.
     windows: Vec<TrialWindow>,
-    /// The resource that was exhausted first between the ends of the interval, if it was determined.
+    /// The resource that was exhausted first between the two ends of the interval, if it was determined.
     gave_out: Option<GaveOut>,
     /// The interval of the capacity, or the reasons why there is no interval.
     found: Result<Interval, Vec<String>>,
 }
 
-/// The interval of the capacity: every SLO holds at `works`, and at least one SLO is violated at `fails`.
+/// The interval of the capacity. Every SLO holds at `works`, and at least one SLO is violated at `fails`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Interval {
     works: f64,
@@ -49,7 +49,7 @@ impl Answered {
         }
     }
 
-    /// Determines the resource that was exhausted first between the ends, if there is an interval.
+    /// Determines the resource that was exhausted first between the two ends, if there is an interval.
     pub(super) fn judge(&mut self, host: &Host<'_>) {
         let Ok(Interval { works, fails }) = self.found else {
             return;
@@ -58,7 +58,7 @@ impl Answered {
         self.gave_out = windows.and_then(|(works, fails)| host.gave_out(works, fails));
     }
 
-    /// The index of the longest valid trial of a load.
+    /// Returns the index of the longest valid trial of a load.
     fn longest(&self, load: f64) -> Option<usize> {
         let trials = self.outcome.trials.iter().enumerate();
         let same = trials.filter(|(_, trial)| trial.load == load && trial.invalid.is_empty());
@@ -66,7 +66,7 @@ impl Answered {
         Some(longest.0)
     }
 
-    /// The index of the longest valid trial of the lower end; `None` without an interval.
+    /// Returns the index of the longest valid trial at the lower end; `None` without an interval.
     fn at_works(&self) -> Option<usize> {
         self.longest(self.found.as_ref().ok()?.works)
     }
@@ -75,12 +75,12 @@ impl Answered {
         self.windows.get(self.longest(load)?)
     }
 
-    /// The window of the longest valid trial of the lower end.
+    /// Returns the window of the longest valid trial at the lower end.
     pub(super) fn window_at_works(&self) -> Option<&TrialWindow> {
         self.windows.get(self.at_works()?)
     }
 
-    /// The reasons why there is no capacity; empty if there is a capacity.
+    /// Returns the reasons why there is no capacity. There are none if there is a capacity.
     pub(super) fn reasons(&self) -> &[String] {
         match &self.found {
             Ok(_) => &[],
@@ -88,7 +88,8 @@ impl Answered {
         }
     }
 
-    /// The metrics. Without an interval only the metrics of the search, because the capacity is unknown.
+    /// Returns the metrics. Without an interval, the capacity is unknown, and only the metrics of the search are
+    /// returned.
     pub(super) fn metrics(&self) -> BTreeMap<String, f64> {
         let trials = &self.outcome.trials;
         let measured: f64 = trials.iter().map(|trial| trial.measured_s).sum();
@@ -114,7 +115,7 @@ impl Answered {
         named.chain(judged).collect()
     }
 
-    /// The answer as JSON, without the trials, which have their own file.
+    /// Returns the answer as JSON, without the trials, which are in a separate file.
     pub(super) fn to_json(&self) -> String {
         let interval = self.found.as_ref().ok();
         let value = json!({
@@ -127,7 +128,7 @@ impl Answered {
             "reasons": self.reasons(),
             "goal": {
                 "width": self.goal.width,
-                // The confidence for a single SLO.
+                // The confidence for each single SLO.
                 "confidence": self.goal.confidence,
                 "warm_up_s": self.goal.warm_up,
                 "final_trial_s": self.goal.final_trial,
@@ -146,11 +147,11 @@ impl Answered {
     }
 }
 
-/// The interval of the load up to which every SLO holds.
+/// Computes the interval of the load up to which every SLO holds.
 ///
-/// Every SLO needs a certified load that works. The lowest of these loads is the lower end: above it, not every SLO is
-/// certified to hold. A certified load that fails is needed for only one SLO. The lowest of these loads is the upper end:
-/// there, one SLO is violated.
+/// The lower end requires a certified load that works for every SLO. It is the lowest of these loads, because only up
+/// to this load is every SLO certified to hold. The upper end requires a certified load that fails for at least one
+/// SLO. It is the lowest of these loads, because one SLO is violated there.
 fn interval(of: LoadUnit, goal: &Goal, slos: &[SloOutcome]) -> Result<Interval, Vec<String>> {
     let load = |load: f64| in_words(of, load);
     let not_monotone = slos.iter().filter_map(|slo| {
@@ -179,7 +180,7 @@ fn interval(of: LoadUnit, goal: &Goal, slos: &[SloOutcome]) -> Result<Interval, 
     }
 }
 
-/// The certified ends of an answer.
+/// Returns the certified ends of an answer.
 fn ends(answer: &Answer) -> (Option<f64>, Option<f64>) {
     match answer {
         Answer::Interval { works, fails } => (Some(*works), Some(*fails)),
@@ -188,7 +189,7 @@ fn ends(answer: &Answer) -> (Option<f64>, Option<f64>) {
     }
 }
 
-/// The reason why an SLO has no interval; `None` if it has an interval.
+/// Returns the reason why an SLO has no interval; `None` if it has an interval.
 fn without(of: LoadUnit, slo: &SloOutcome) -> Option<String> {
     let load = |load: f64| in_words(of, load);
     let name = &slo.slo;
@@ -222,7 +223,7 @@ fn without(of: LoadUnit, slo: &SloOutcome) -> Option<String> {
     }
 }
 
-/// `1 234/s`, `57 users`.
+/// Formats a load, as in `1 234/s` or `57 users`.
 fn in_words(of: LoadUnit, load: f64) -> String {
     match of {
         LoadUnit::Users => format!("{} users", grouped(load.round() as i64)),
@@ -239,7 +240,8 @@ mod tests {
 
     use super::*;
 
-    /// A search in virtual time on a server of known capacity, as a replicate's answer, and that capacity.
+    /// Runs a search in virtual time on a server of known capacity. Returns the answer of the search as in a replicate,
+    /// and the known capacity.
     fn searched(kind: Kind, goal: Goal) -> (Answered, f64) {
         let planted = KnownServer::new(kind, Seed(3));
         let mut bench = Bench::new(planted.clone(), Seed(1));
@@ -361,10 +363,11 @@ mod tests {
             fails: 155.0,
         };
         assert_eq!(of(&[latency.clone(), errors(later)]), found);
-        // An SLO need not be violated at any load, if it is certified to hold where the other SLO is violated.
+        // If an SLO is certified to hold at the load where the other SLO is violated, it needs no load at which it is
+        // violated.
         let holds = errors(inconclusive(Some(120.0), None));
         assert_eq!(of(&[holds, latency.clone()]), found);
-        // Without such a certified load, the lower end is unknown, or too far from the upper end.
+        // Without such a certified load, the lower end is unknown or too far from the upper end.
         for works in [None, Some(80.0)] {
             let reasons = of(&[latency.clone(), errors(inconclusive(works, None))]).unwrap_err();
             assert_eq!(reasons.len(), 1, "{reasons:?}");

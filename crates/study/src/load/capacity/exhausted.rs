@@ -1,5 +1,5 @@
-//! The resource that was exhausted first in a replicate: the rules of `fathometer capacity --probe`, with the probes of the
-//! laboratory, in which the server's processes and the limits of its host and its path are known.
+//! Determines the resource that was exhausted first in a replicate, by the rules of `fathometer capacity --probe`. The
+//! laboratory's probes also know the server's processes and the limits of its host and its path.
 
 use fathometer_analysis::bottleneck::{GaveOut, Signals, gave_out};
 use fathometer_analysis::load::{LoadResult, signals_of_clients};
@@ -12,7 +12,7 @@ use fathometer_sys::probe::Samples;
 
 use crate::host_signals::{self, KnownLimits};
 
-/// The measured window of a trial, with the figures of its clients.
+/// The measured window of a trial, and the figures of the trial's clients.
 #[derive(Debug, Clone)]
 pub(super) struct TrialWindow {
     pub(super) from: Instant,
@@ -23,7 +23,7 @@ pub(super) struct TrialWindow {
 }
 
 impl TrialWindow {
-    /// The window of a trial's result; `clock` has the same origin as the times of the probes.
+    /// Returns the window of a trial's result. `clock` must have the same origin as the times of the probes.
     pub(super) fn of(result: &LoadResult, clock: Clock) -> TrialWindow {
         let (from, to) = window_of(result, clock);
         let counts = &result.measured.counts;
@@ -36,7 +36,7 @@ impl TrialWindow {
     }
 }
 
-/// The observations of the server's host and of the path during the whole search.
+/// The observations of the server's host and of the path over the whole search.
 pub(super) struct Host<'a> {
     pub(super) limits: KnownLimits,
     pub(super) profile: &'a Profile,
@@ -45,14 +45,14 @@ pub(super) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// The resource that was exhausted first between the trial that works and the trial that fails; `None` if the probes do not cover
-    /// both trials.
+    /// Returns the resource that was exhausted first between the trial that works and the trial that fails. Returns
+    /// `None` if the probes do not cover both trials.
     pub(super) fn gave_out(&self, works: &TrialWindow, fails: &TrialWindow) -> Option<GaveOut> {
         let (at_works, at_fails) = (self.signals(works)?, self.signals(fails)?);
         Some(gave_out(&at_works, &at_fails, fails.refused))
     }
 
-    /// The signals of the clients, the host and the path in the window.
+    /// Returns the signals of the clients, the host and the path in the window.
     fn signals(&self, window: &TrialWindow) -> Option<Signals> {
         let step = self.samples.between(window.from, window.to)?;
         let mut signals = window.clients;
@@ -79,7 +79,7 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    /// Readings each second of a host that used `first` cores for four seconds and then `second`.
+    /// Returns one reading per second of a host that uses `first` cores for four seconds and then `second` cores.
     fn used(first: f64, second: f64) -> Samples {
         let reading = |second_of: u64| {
             let used =
@@ -147,20 +147,20 @@ mod tests {
             near(first.works, 0.6) && near(first.fails, 0.994),
             "{first:?}"
         );
-        // CPU time of an exchange: 0.3 cores at 100 exchanges per second.
+        // The CPU time of an exchange: 0.3 cores at 100 exchanges per second.
         let each = host.signals(&window(1, 3)).unwrap().cpu_per_exchange;
         assert_eq!(each.map(|each| each.as_micros()), Some(3000));
-        // With the two trials exchanged, no resource is exhausted.
+        // If the two trials are swapped, no resource is exhausted.
         let found = host.gave_out(&window(5, 7), &window(1, 3)).unwrap();
         assert_eq!(found.resource, None, "{found:?}");
         let beyond = host.gave_out(&window(1, 3), &window(7, 9));
-        assert_eq!(beyond, None, "the probes do not cover it");
+        assert_eq!(beyond, None, "the probes do not cover this window");
     }
 
     #[test]
     fn a_link_that_sends_all_the_time_gave_out_first() {
         let (profile, samples) = (profile(), used(0.1, 0.1));
-        // 125 000 bytes per second are a megabit, from the fifth second on.
+        // From the fifth second, the path carries 125 000 bytes per second, which is 1 Mbit/s.
         let mut down = Course::new(at(0));
         for packet in 0..500u64 {
             let instant = at(5) + Duration::from_millis(8 * packet);

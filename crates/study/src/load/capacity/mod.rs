@@ -1,8 +1,8 @@
 //! Capacity studies: a replicate searches for the highest load at which the SLOs hold, inside the cell's own laboratory.
 //!
-//! The search is the same as in `fathometer capacity` ([`crate::capacity_search`]). All its trials are applied to one server
-//! on one host behind one path. Each trial starts when the server's queues are empty. `answer` turns the outcome into
-//! metrics, or into the reasons why there is no capacity.
+//! The search is the same as in `fathometer capacity` ([`crate::capacity_search`]). All its trials are applied to one
+//! server on one host behind one path. Each trial starts when the server's queues are empty. The module `answer`
+//! converts the outcome into metrics, or into the reasons why there is no capacity.
 
 mod answer;
 mod exhausted;
@@ -101,7 +101,7 @@ impl Experiment for CapacityExperiment {
     }
 }
 
-/// The replicates of a capacity study, with the workloads of all its cells.
+/// The replicates of a capacity study, and the workloads of all its cells.
 struct Searches {
     sites: Sites,
 }
@@ -114,7 +114,7 @@ impl Replicates for Searches {
         let log = TrialLog::create(setup.folder)?;
         let job = Job {
             replicate: &replicate,
-            capacity: capacity.expect("a capacity study says what is searched"),
+            capacity: capacity.expect("a capacity study has a table [capacity]"),
         };
         let trial = replicate.trial()?;
         let mut series = trial.run_series(&shared.building, shared.interrupted, |access| {
@@ -150,7 +150,7 @@ impl Replicates for Searches {
     }
 }
 
-/// The CPU time of the host in the trial of the lower end, in percent of its quota.
+/// Returns the CPU time of the host in the trial at the lower end, in percent of its quota.
 fn cpu_at_works(answered: &Answered, samples: &Samples, quota: f64) -> Option<f64> {
     let window = answered.window_at_works()?;
     let step = samples.between(window.from, window.to)?;
@@ -166,7 +166,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Runs the search on the client's host.
+    /// Runs the search from the client's host.
     fn search(&self, access: &ServerAccess, mut log: TrialLog) -> Result<Answered, ReplicateError> {
         let Replicate { shared, levels, .. } = self.replicate;
         let slos = self.capacity.slos();
@@ -208,7 +208,7 @@ impl Job<'_> {
     }
 }
 
-/// The server of a cell, in its host.
+/// The server of a cell, as the subject of a search.
 struct ServerOfCell<'a> {
     replicate: &'a Replicate<'a>,
     access: &'a ServerAccess,
@@ -241,7 +241,7 @@ impl Subject for ServerOfCell<'_> {
     }
 }
 
-/// The trials of a replicate, each written when it is complete.
+/// The file of a replicate's trials. Each trial is written when it is complete.
 struct TrialLog {
     file: File,
     path: PathBuf,

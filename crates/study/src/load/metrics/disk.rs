@@ -1,9 +1,9 @@
 //! The disk traffic of the server's host, and the time of a read.
 //!
-//! Operations and bytes are those of the host's control group. A control group of version 1 counts them only if
-//! [`Limits::counts_disk`](fathometer_sys::cgroup::Limits::counts_disk) is set. Without these counts, bytes are those of
-//! the server's processes (`/proc/PID/io`), and operations are unknown. Older runs have operations only in cells with a
-//! disk limit.
+//! The numbers of operations and bytes come from the host's control group. A control group of version 1 counts them
+//! only if [`Limits::counts_disk`](fathometer_sys::cgroup::Limits::counts_disk) is set. Otherwise, the number of bytes
+//! comes from the server's processes (`/proc/PID/io`), and the number of operations is unknown. Older runs have
+//! operations only in cells with a disk limit.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use fathometer_sys::probe::Step;
 
 use super::{Metrics, PAGE, Pace, group};
 
-/// Adds the disk metrics of the window `step`. `limits` are the limits of the host; `limits.counts_disk` is the disk with the
-/// site.
+/// Adds the disk metrics of the window `step`. `limits` are the limits of the host; `limits.counts_disk` is the disk of
+/// the site.
 pub(super) fn put(metrics: &mut Metrics, step: &Step, limits: &Limits, pace: &Pace) {
     let tree = step.change.trees.first().and_then(Option::as_ref);
     let disk = group(&step.change).and_then(|group| group.disk.as_ref());
@@ -46,16 +46,16 @@ pub(super) fn put(metrics: &mut Metrics, step: &Step, limits: &Limits, pace: &Pa
     );
 }
 
-/// The utilisation of the emulated disk in percent, by the utilisation law: reads per second, times the time of a read on a
-/// disk that completes as many reads per second as the host's limit permits. The read time of the machine's real disk is not
-/// used, because this disk is faster.
+/// Returns the utilisation of the emulated disk in percent, by the utilisation law: reads per second, times the time of
+/// a read. The time of a read follows from the host's limit of reads per second. The read time of the machine's real
+/// disk is not used, because this disk is faster.
 fn busy_pct(operations: Option<f64>, limit: Option<&DiskLimit>) -> Option<f64> {
     let limit = limit?.read_ops_per_s?;
     Some(100.0 * operations? / limit as f64)
 }
 
-/// The mean time of a read of this disk, over the reads of all programs of the machine. It does not include the delay by a
-/// limit of the host, which comes before the read.
+/// Returns the mean time of a read of this disk, over the reads of all programs of the machine. The time excludes the
+/// delay that a limit of the host adds before the read.
 fn read_time(step: &Step, device: Option<BlockDevice>) -> Option<Duration> {
     let name = device?.name()?;
     step.change.system.as_ref()?.disks.get(&name)?.read_time()

@@ -1,4 +1,4 @@
-//! Tests of the drawn and of the realised stack distances.
+//! Tests of the drawn distances and of the realised stack distances.
 
 use super::super::Surge;
 use super::super::parameters::LocalitySetting;
@@ -6,8 +6,8 @@ use super::super::target::Target;
 use super::{Made, chi_square_name, quantile, unconfirmed};
 use crate::fit::{ChiSquare, Criterion, StageFit};
 
-/// Allowed distance of realised stack distances from the target. With the original program's own law, sites of
-/// its size are 0.02 to 0.06 away from its output, depending on whether their most popular files are pages.
+/// The accepted deviation of realised stack distances from the target. With the original program's own law, sites of
+/// the same size deviate by 0.02 to 0.06 from its output, depending on whether their most popular files are pages.
 const DISTANCE_ALLOWANCE: f64 = 0.08;
 
 pub(super) fn drawn_distances(surge: &Surge, made: &Made<'_>) -> StageFit {
@@ -24,7 +24,7 @@ pub(super) fn drawn_distances(surge: &Surge, made: &Made<'_>) -> StageFit {
     let stage = StageFit::new(
         "stack distances drawn",
         (
-            format!("floor of {law}, redrawn beyond {} pages", drawn.len()),
+            format!("floor of {law}, redrawn if above {} pages", drawn.len()),
             format!("quartiles {}", quartiles(|p| quantile(drawn, p))),
         ),
         n,
@@ -32,14 +32,14 @@ pub(super) fn drawn_distances(surge: &Surge, made: &Made<'_>) -> StageFit {
         Criterion::probability(test.p_value()),
     )
     .note(match made.locality.pilots {
-        0 => "the law to draw from was given".to_owned(),
-        1 => "the law to draw from is the one that reproduces the original run; a pilot sequence confirmed it".to_owned(),
-        pilots => format!("the law to draw from was chosen by {pilots} pilot sequences"),
+        0 => "the law of the drawn distances was given".to_owned(),
+        1 => "the law of the drawn distances reproduces the original run; a pilot sequence confirmed it".to_owned(),
+        pilots => format!("{pilots} pilot sequences calibrated the law of the drawn distances"),
     });
     unconfirmed(surge, stage, "stack distances")
 }
 
-/// The test against the target of the setting, and, for information, the distance from the target of the other
+/// Tests against the target of the setting, and measures, for information, the deviation from the target of the other
 /// setting.
 pub(super) fn realised_distances(surge: &Surge, made: &Made<'_>) -> [StageFit; 2] {
     let locality = &surge.parameters.locality;
@@ -116,7 +116,7 @@ pub(super) fn realised_distances(surge: &Surge, made: &Made<'_>) -> [StageFit; 2
     }
     if yields {
         stage = stage.note(
-            "popularity and the target distances cannot both hold here: popularity was kept, and the distances deviate",
+            "popularity and the target distances are not compatible here: the sequence follows popularity, and the distances deviate",
         );
     }
     [stage, fit(other).0]

@@ -14,7 +14,7 @@ use super::{Kind, Kinds, Summary, Surge, popularity};
 use crate::fit::{ChiSquare, Criterion, FitReport, KolmogorovSmirnov, StageFit, zipf_slope};
 use crate::plan::PageId;
 
-/// Totals and means.
+/// Computes totals and means.
 pub(super) fn summary(surge: &Surge) -> Summary {
     let mut sizes: Vec<u64> = surge.files.iter().map(|file| file.size.0).collect();
     sizes.sort_unstable();
@@ -55,7 +55,7 @@ pub(super) fn summary(surge: &Surge) -> Summary {
     }
 }
 
-/// See [`Summary::popular_used_up`].
+/// Computes [`Summary::popular_used_up`].
 fn popular_used_up(surge: &Surge) -> Option<f64> {
     let references = |page: usize| {
         let base = page_files(surge, page).next().expect("a page has a base");
@@ -81,11 +81,11 @@ fn popular_used_up(surge: &Surge) -> Option<f64> {
     Some((last + 1) as f64 / total as f64)
 }
 
-/// Facts about the generation of a workload that the workload does not contain.
+/// Facts about the generation that are not stored in the workload.
 pub(super) struct Made<'a> {
     /// The drawn numbers of embedded files per page.
     pub(super) numbers: &'a [u32],
-    /// The embedded files' references that the pages do not use.
+    /// The embedded files' references that no page uses.
     pub(super) left: &'a [i64],
     /// The number of times that each stack distance was drawn.
     pub(super) drawn: &'a [u64],
@@ -93,25 +93,25 @@ pub(super) struct Made<'a> {
     pub(super) served: Served,
 }
 
-/// The distance of the sizes of requested files from their law.
+/// The deviation of the sizes of requested files from their law.
 #[derive(Clone, Copy)]
 pub(super) struct Served {
     pub(super) distance: KolmogorovSmirnov,
-    /// Half of the share of the most requested file.
+    /// Half of the share of the most requested file; a smaller distance is impossible.
     pub(super) unavoidable: f64,
-    /// Whether sizes were matched to the files a second time, by these requests.
+    /// Whether sizes were matched to the files a second time, by the requests of the sequence.
     pub(super) moved: bool,
 }
 
-/// The tests of the stages that do not depend on the sequence. The second matching moves sizes only within a
-/// kind of files, so the sizes of each kind stay the same.
+/// The tests of the stages that do not depend on the sequence. The second matching moves sizes only between files of
+/// the same kind, so the set of sizes of each kind does not change.
 pub(super) struct OfFiles {
     sizes: Vec<StageFit>,
     popularity: StageFit,
     draws: Vec<StageFit>,
 }
 
-/// See [`OfFiles`].
+/// Tests the stages in [`OfFiles`].
 pub(super) fn of_files(surge: &Surge, kinds: Kinds) -> OfFiles {
     let parameters = &surge.parameters;
     let mut stages = Vec::new();
@@ -153,7 +153,7 @@ pub(super) fn of_files(surge: &Surge, kinds: Kinds) -> OfFiles {
     }
 }
 
-/// The tests of all stages, in the order of their generation.
+/// Returns the tests of all stages, in the order of their generation.
 pub(super) fn report(surge: &Surge, kinds: Kinds, of_files: OfFiles, made: &Made<'_>) -> FitReport {
     let mut stages = of_files.sizes;
     stages.push(of_files.popularity);
@@ -174,7 +174,7 @@ fn page_files(surge: &Surge, page: usize) -> impl Iterator<Item = usize> {
     members.iter().map(|target| target.0 as usize)
 }
 
-/// The number of requests of the sequence for each page.
+/// Returns the number of requests of the sequence for each page.
 fn page_requests(surge: &Surge) -> Vec<u32> {
     let mut requests = vec![0; surge.pages.len()];
     for page in &surge.sequence {
@@ -183,7 +183,7 @@ fn page_requests(surge: &Surge) -> Vec<u32> {
     requests
 }
 
-/// The lower median of numbers in ascending order; 0 if there are none.
+/// Returns the lower median of numbers in ascending order; 0 if there are none.
 fn median(sorted: &[u64]) -> u64 {
     match sorted.len() {
         0 => 0,
@@ -229,7 +229,7 @@ fn zipf(surge: &Surge) -> StageFit {
     }
 }
 
-/// The number of requests of the sequence for each file.
+/// Returns the number of requests of the sequence for each file.
 pub(super) fn file_requests(surge: &Surge) -> Vec<u32> {
     let mut requests = vec![0; surge.files.len()];
     for (page, times) in page_requests(surge).into_iter().enumerate() {
@@ -264,7 +264,7 @@ fn files_of_pages(surge: &Surge, numbers: &[u32], left: &[i64]) -> StageFit {
         law.most,
         match law.counts_base {
             true => "the base file counted",
-            false => "the base file not counted",
+            false => "not counting the base file",
         }
     );
     let realised = format!(
@@ -286,7 +286,7 @@ fn files_of_pages(surge: &Surge, numbers: &[u32], left: &[i64]) -> StageFit {
         PageOrder::Random => "numbers of embedded files are independent of popularity",
     })
     .note(format!(
-        "embedded files are requested {} times more and {under} times less than their popularity implies",
+        "embedded files get {} requests too many and {under} requests too few for their popularity",
         -over
     ));
     unconfirmed(surge, stage, "embedded references")
@@ -296,7 +296,7 @@ fn chi_square_name(test: &ChiSquare) -> String {
     format!("chi-square({})", test.degrees)
 }
 
-/// The smallest index up to which a share `p` of all counts lies.
+/// Returns the smallest index up to which the cumulative share of the counts reaches `p`.
 fn quantile(counts: &[u64], p: f64) -> u64 {
     let total: u64 = counts.iter().sum();
     let mut sum = 0;
@@ -307,7 +307,7 @@ fn quantile(counts: &[u64], p: f64) -> u64 {
     found.map_or(0, |(place, _)| place)
 }
 
-/// Adds the stage's unconfirmed parameters as notes.
+/// Adds notes on the unconfirmed parameters of the stage.
 fn unconfirmed(surge: &Surge, stage: StageFit, subject: &str) -> StageFit {
     let prefix = format!("{subject}: ");
     surge

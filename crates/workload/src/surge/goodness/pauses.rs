@@ -7,8 +7,8 @@ use crate::fit::{
     ChiSquare, Criterion, KolmogorovSmirnov, StageFit, anderson_darling, anderson_darling_p_value,
 };
 
-/// Number of draws with which pauses and session lengths are tested. A load engine draws them at run time with
-/// the same functions.
+/// The number of random values with which pauses and session lengths are tested. A load engine draws them at run time
+/// with the same functions.
 const DRAWS: u64 = 100_000;
 
 pub(super) fn pauses(surge: &Surge, name: &str, law: Law) -> StageFit {
@@ -44,7 +44,7 @@ pub(super) fn session_lengths(surge: &Surge, law: Law) -> StageFit {
         counts[pages] += 1;
     }
     let pages: u64 = (0..).zip(&counts).map(|(pages, count)| pages * count).sum();
-    // The cell beyond the longest session contains all longer sessions.
+    // The last cell contains all longer sessions.
     let last = counts.len() as u64;
     let cells = (1..=last).map(|pages| {
         let edge = |x: f64| law.cdf(x);

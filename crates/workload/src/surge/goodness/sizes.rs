@@ -7,12 +7,12 @@ use super::{Served, median, unconfirmed};
 use crate::distribution::{Law, Mixture};
 use crate::fit::{Criterion, KolmogorovSmirnov, StageFit, discrepancy};
 
-/// Allowed distance of the request sizes from their law, in addition to half of the most popular file's share.
-/// In the sweep, each file misses its number of requests by at most half a gap between unused numbers; the gaps
-/// between the largest numbers dominate.
+/// The accepted deviation of the request sizes from their law, in addition to half of the most popular file's share. In
+/// the sweep, the number of requests of each file is wrong by at most half a gap between unused numbers; the gaps
+/// between the largest numbers are the largest.
 pub(in crate::surge) const REQUEST_ALLOWANCE: f64 = 0.005;
 
-/// Allowed distance for the requests of the sequence, likewise.
+/// The accepted deviation for the requests of the sequence, also in addition to half of the most popular file's share.
 const SERVED_ALLOWANCE: f64 = 0.02;
 
 pub(super) fn sizes(surge: &Surge, kind: Kind, name: &str, law: &Mixture) -> StageFit {
@@ -25,8 +25,8 @@ pub(super) fn sizes(surge: &Surge, kind: Kind, name: &str, law: &Mixture) -> Sta
         .collect();
     sizes.sort_unstable();
     let runs = sizes.chunk_by(|a, b| a == b).map(|run| {
-        // A size represents all numbers that are rounded down to it; the smallest size also represents all
-        // smaller numbers.
+        // A size represents all numbers that are rounded down to it. The smallest size also represents all smaller
+        // numbers.
         let below = match run[0] > smallest {
             true => law.cdf(just_below(run[0] as f64)),
             false => 0.0,
@@ -50,7 +50,7 @@ pub(super) fn sizes(surge: &Surge, kind: Kind, name: &str, law: &Mixture) -> Sta
         Criterion::probability(distance.p_value()),
     )
     .note(format!(
-        "sizes are rounded down, and those below {smallest} B made {smallest} B"
+        "sizes are rounded down; sizes below {smallest} B are raised to {smallest} B"
     ));
     for part in law.parts().iter().filter(|part| part.cap.is_finite()) {
         let capped = sizes
@@ -69,7 +69,7 @@ pub(super) fn sizes(surge: &Surge, kind: Kind, name: &str, law: &Mixture) -> Sta
     unconfirmed(surge, stage, "file sizes")
 }
 
-/// The distance of request sizes from their law, if file *n* is requested `requests(n)` times.
+/// Returns the deviation of request sizes from their law, if file *n* is requested `requests(n)` times.
 pub(in crate::surge) fn size_distance(
     surge: &Surge,
     requests: impl Fn(usize) -> u64,
@@ -91,7 +91,7 @@ pub(in crate::surge) fn size_distance(
             1.0 - law.at_least(size),
         )
     }));
-    // The law jumps at the cut, so the distance may be largest there, between two sizes of files.
+    // The law has a jump at the cut, so the deviation may be largest there, between two file sizes.
     let below: u64 = ascending()
         .take_while(|&(size, _)| (size as f64) < law.tail_scale)
         .map(|(_, requests)| requests)
@@ -159,7 +159,7 @@ pub(super) fn request_sizes(
         distance.n,
         ("Kolmogorov-Smirnov D", distance.distance),
         match moved {
-            // The sizes were matched to the requests of the sequence, and not to these requests.
+            // The sizes were matched to the requests of the sequence, and not to the requests tested here.
             true => Criterion::Nothing,
             false => Criterion::AtMost(unavoidable + REQUEST_ALLOWANCE),
         },
@@ -180,7 +180,7 @@ pub(super) fn request_sizes(
     unconfirmed(surge, stage, "request sizes")
 }
 
-/// Half of the share of the most requested file: the smallest possible distance from a law.
+/// Returns half of the share of the most requested file: the smallest possible deviation from a law.
 pub(in crate::surge) fn unavoidable(requests: &[u32]) -> f64 {
     let most = requests.iter().max().copied().unwrap_or(0);
     let total: u64 = requests.iter().map(|&requests| u64::from(requests)).sum();
@@ -222,7 +222,7 @@ pub(super) fn requested_sizes(surge: &Surge, served: Served) -> StageFit {
     }
 }
 
-/// The largest number below a positive number.
+/// Returns the largest floating-point number below a positive number.
 fn just_below(x: f64) -> f64 {
     f64::from_bits(x.to_bits() - 1)
 }

@@ -1,4 +1,4 @@
-//! GIF89a. Padding is a comment extension: sub-blocks of at most 255 bytes, each preceded by its length.
+//! GIF89a images. The padding is a comment extension: sub-blocks of at most 255 bytes, each preceded by its length.
 
 use std::sync::Arc;
 
@@ -7,11 +7,12 @@ use fathometer_model::{Body, Seed, SharedSlice};
 use super::super::pool::{Framed, append_cyclic};
 use crate::content::noise;
 
-/// Bytes of a file without its pixels.
+/// Bytes of a file without pixel data.
 const SHELL: u64 = 35;
-/// One pixel.
+/// Bytes of a file with one pixel.
 pub(super) const SMALLEST: u64 = SHELL + 1;
-/// The longest row: code words stay 8 bits wide only while fewer than 126 code words follow a clear code.
+/// The length of the longest row in pixels. Code words have 8 bits only if fewer than 126 code words follow a clear
+/// code.
 const LONGEST_ROW: u64 = 120;
 /// Width and height of the picture in larger files.
 const SIDE: u16 = 10;
@@ -21,7 +22,7 @@ const FULL: u64 = 256;
 /// Generates GIFs.
 pub(in super::super) struct Gifs {
     seed: Seed,
-    /// Everything before the comment's sub-blocks.
+    /// The file up to the sub-blocks of the comment.
     head: Arc<[u8]>,
     blocks: Framed,
 }
@@ -43,7 +44,7 @@ impl Gifs {
         }
     }
 
-    /// The `index`-th file, of `size` bytes.
+    /// Generates file number `index`, with `size` bytes.
     pub fn make(&self, index: u64, size: u64) -> Body {
         let own = self.seed.child(index);
         let width = size - SHELL;
@@ -54,8 +55,8 @@ impl Gifs {
             return file.into();
         }
         let comment = size - self.head.len() as u64 - 2;
-        // The last sub-blocks belong to this file only. A length of zero would end the comment, so a
-        // remainder of a single byte is merged with a full sub-block, and the sum is split differently.
+        // Only the last sub-blocks differ between files. A length of zero would end the comment. So a remainder of one
+        // byte is merged with a full sub-block, and the sum is divided differently.
         let (full, rest) = match (comment / FULL, comment % FULL) {
             (full, rest @ 0..9) if full > 0 => (full - 1, FULL + rest),
             other => other,
@@ -78,7 +79,7 @@ impl Gifs {
     }
 }
 
-/// A picture of two colours, without the trailer that ends a file. Only the lowest bit of each byte of
+/// Generates a picture of two colours, without the trailer that ends a file. Only the lowest bit of each byte of
 /// `pixels` is used.
 fn picture(width: u16, height: u16, pixels: &[u8], colours: u64) -> Vec<u8> {
     let mut file = b"GIF89a".to_vec();
@@ -92,7 +93,7 @@ fn picture(width: u16, height: u16, pixels: &[u8], colours: u64) -> Vec<u8> {
     file.extend([0x2c, 0, 0, 0, 0]);
     file.extend(size);
     file.push(0);
-    // Code words of 8 bits: a clear code, the pixels, and the end, uncompressed.
+    // Code words of 8 bits, uncompressed: a clear code, the pixels, and the end code.
     file.extend([7, pixels.len() as u8 + 2, 0x80]);
     file.extend(pixels.iter().map(|pixel| pixel & 1));
     file.extend([0x81, 0]);

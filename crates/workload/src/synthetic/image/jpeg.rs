@@ -1,4 +1,4 @@
-//! Baseline JPEG (ITU-T T.81). Padding is comment segments of at most 65 533 bytes.
+//! Baseline JPEG images (ITU-T T.81). The padding is comment segments of at most 65 533 bytes.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use fathometer_model::{Body, Seed, SharedSlice};
 use super::super::pool::{Framed, append_cyclic};
 use crate::content::noise;
 
-/// The size of a file with only a grey picture of two by two blocks.
+/// The size of a file with only a grey picture of 2 x 2 blocks.
 pub(super) const SMALLEST: u64 = 146;
 /// Bytes of a comment segment without its text: marker and length.
 const FRAME: u64 = 4;
 /// The longest text of a comment segment.
 const PAYLOAD: usize = 65_533;
-/// Bytes of the last comment that belong to this file only.
+/// Bytes of the last comment that differ between files.
 const OWN: u64 = 8;
 
 /// Generates JPEGs.
 pub(in super::super) struct Jpegs {
     seed: Seed,
-    /// The picture after its first marker and any comments.
+    /// The picture after its first marker; comments are inserted before it.
     picture: Arc<[u8]>,
     comments: Framed,
 }
@@ -38,7 +38,7 @@ impl Jpegs {
         }
     }
 
-    /// The `index`-th file, of `size` bytes.
+    /// Generates file number `index`, with `size` bytes.
     pub fn make(&self, index: u64, size: u64) -> Body {
         let own = self.seed.child(index);
         let padding = size - SMALLEST;
@@ -51,7 +51,7 @@ impl Jpegs {
         let full = (padding - FRAME) / block;
         let mut text = padding - full * block - FRAME;
         let mut frame = vec![0xff, 0xd8];
-        // The text is slightly longer than a comment may be: a short comment goes before it.
+        // The text is slightly too long for one comment, so an empty comment precedes it.
         if text > PAYLOAD as u64 {
             frame.extend([0xff, 0xfe, 0, 2]);
             text -= FRAME;
@@ -82,8 +82,8 @@ impl Jpegs {
     }
 }
 
-/// A grey picture of 16 by 16 pixels, four blocks of one shade each, without the marker that starts a file.
-/// The second code table also contains `spare` unused symbols of one byte each.
+/// Generates a grey picture of 16 by 16 pixels, in four blocks of one shade each, without the marker that starts a
+/// file. The second code table also has `spare` unused symbols of one byte each.
 fn picture(shades: u64, spare: u8) -> Vec<u8> {
     let mut file = vec![0xff, 0xdb, 0, 67, 0];
     file.extend([8; 64]);
@@ -93,14 +93,14 @@ fn picture(shades: u64, spare: u8) -> Vec<u8> {
     file.extend([0xff, 0xc4, 0, 21, 0x00, 1, 1]);
     file.extend([0; 14]);
     file.extend([0, 6]);
-    // The end of a block has the code 0; spare symbols have codes of 8 bits.
+    // The end-of-block symbol has the code 0; spare symbols have codes of 8 bits.
     file.extend([0xff, 0xc4, 0, 20 + spare, 0x10, 1, 0, 0, 0, 0, 0, 0, spare]);
     file.extend([0; 8]);
     file.push(0);
     file.extend(1..=spare);
     file.extend([0xff, 0xda, 0, 8, 1, 1, 0, 0, 63, 0]);
-    // Four blocks of 9 bits: code, difference, end of block. Differences alternate in sign, which keeps the
-    // shades in range.
+    // Four blocks of 9 bits: code, difference, end of block. The sign of the differences alternates, so the shades stay
+    // in range.
     let mut bits = 0u64;
     for block in 0..4 {
         let magnitude = (shades >> (6 * block)) & 31;

@@ -1,9 +1,9 @@
 //! Images of an exact size that every decoder accepts.
 //!
-//! Small images are one row of pixels, as long as the size requires. Larger images are a small picture,
-//! followed by noise in a part of the format that holds no pixels: a comment extension (GIF), a private
-//! ancillary chunk (PNG), a comment segment (JPEG), an unknown chunk (WebP). The noise is shared, except
-//! for a few bytes that belong to one file only, so that files of equal size differ.
+//! Small images are one row of pixels, whose length depends on the size. Larger images are a small picture, followed by
+//! noise in a part of the format without pixels: a comment extension (GIF), a private ancillary chunk (PNG), a comment
+//! segment (JPEG), an unknown chunk (WebP). Files share the noise, except for a few bytes that differ between files, so
+//! that files of equal size differ.
 
 mod gif;
 mod jpeg;

@@ -1,4 +1,4 @@
-//! PNG. Padding is a private ancillary chunk that may be copied safely: `fmPd`.
+//! PNG images. The padding is a private ancillary chunk, `fmPd`, marked as safe to copy.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use fathometer_model::{Body, Seed, SharedSlice};
 use super::super::pool::{Framed, append_cyclic};
 use crate::content::noise;
 
-/// Bytes of a file without its pixels.
+/// Bytes of a file without pixel data.
 const SHELL: u64 = 69;
-/// The size of an image of one pixel.
+/// Bytes of a file with one pixel.
 pub(super) const SMALLEST: u64 = SHELL + 1;
-/// The longest row of a picture that has one row.
+/// The longest row, in bytes, of a picture with one row.
 const LONGEST_ROW: u64 = 200;
 /// Width and height of the picture in larger files.
 const SIDE: u32 = 10;
 /// Bytes around a chunk's data: length, type, CRC.
 const FRAME: u64 = 12;
-/// Bytes of a chunk's data in the pool.
+/// Bytes of data in a chunk of the pool.
 const PAYLOAD: usize = 65_536;
-/// Distance in bytes between stored CRCs of a chunk's prefixes.
+/// The distance in bytes between the stored CRCs of a chunk's data.
 const MARK: usize = 1024;
-/// The minimum number of bytes at the end of the last chunk that belong to this file only.
+/// The minimum number of bytes at the end of the last chunk that differ between files.
 const OWN: u64 = 8;
 const PADDING: [u8; 4] = *b"fmPd";
 
@@ -31,8 +31,8 @@ pub(crate) struct Pngs {
     seed: Seed,
     head: Arc<[u8]>,
     chunks: Framed,
-    /// For each chunk of the pool, the CRC after each multiple of [`MARK`] bytes of its data. Without these
-    /// marks, a CRC over up to 64 KiB would be computed for every file.
+    /// For each chunk of the pool, the CRC after each multiple of [`MARK`] bytes of its data. Without these values, a
+    /// CRC over up to 64 KiB would be computed for every file.
     marks: Vec<Vec<u32>>,
 }
 
@@ -65,7 +65,7 @@ impl Pngs {
         }
     }
 
-    /// The `index`-th file, of `size` bytes.
+    /// Generates file number `index`, with `size` bytes.
     pub fn make(&self, index: u64, size: u64) -> Body {
         let own = self.seed.child(index);
         let width = size - SHELL;
@@ -76,7 +76,7 @@ impl Pngs {
         }
         let padding = size - self.head.len() as u64 - FRAME;
         let block = self.chunks.block as u64;
-        // The last chunk belongs to this file only, and is at least as long as its frame and its own bytes.
+        // The last chunk differs between files, and is at least as long as its frame and its [`OWN`] bytes.
         let full = (padding - FRAME - OWN) / block;
         let data = padding - full * block - FRAME;
         let first = self.chunks.choose(own.draw(0));
@@ -107,8 +107,8 @@ impl Pngs {
     }
 }
 
-/// An MNG (a PNG animation) of exactly `size` bytes: its header, the PNG of each frame without the
-/// signature, its end. `frame` makes the PNG of a frame, from its number and its size.
+/// Generates an MNG (a PNG animation) of exactly `size` bytes: a header, the PNG of each frame without its signature,
+/// and an end. `frame` generates the PNG of a frame from its number and its size.
 pub(crate) fn mng(frames: usize, size: usize, frame: impl Fn(usize, usize) -> Vec<u8>) -> Vec<u8> {
     const SIGNATURE: usize = 8;
     let mut file = b"\x8aMNG\r\n\x1a\n".to_vec();
@@ -135,7 +135,7 @@ pub(crate) fn mng(frames: usize, size: usize, frame: impl Fn(usize, usize) -> Ve
     file
 }
 
-/// A greyscale picture, one byte per pixel, without the chunk that ends a file.
+/// Generates a greyscale picture, one byte per pixel, without the chunk that ends a file.
 fn picture(width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
     let mut file = b"\x89PNG\r\n\x1a\n".to_vec();
     let mut header = width.to_be_bytes().to_vec();
@@ -144,11 +144,11 @@ fn picture(width: u32, height: u32, pixels: &[u8]) -> Vec<u8> {
     chunk(&mut file, *b"IHDR", &header);
     let mut rows = Vec::new();
     for row in pixels.chunks(width as usize) {
-        // No filter.
+        // Filter type 0: no filter.
         rows.push(0);
         rows.extend_from_slice(row);
     }
-    // The zlib format around one stored block.
+    // The zlib format (RFC 1950) with one stored block.
     let length = rows.len() as u16;
     let mut data = vec![0x78, 0x01, 0x01];
     data.extend(length.to_le_bytes());
@@ -169,7 +169,7 @@ fn chunk(file: &mut Vec<u8>, kind: [u8; 4], data: &[u8]) {
     file.extend(crc.finalize().to_be_bytes());
 }
 
-/// The checksum of RFC 1950 over a few bytes.
+/// Computes the Adler-32 checksum (RFC 1950) of a few bytes.
 fn adler32(bytes: &[u8]) -> u32 {
     let (a, b) = bytes.iter().fold((1, 0), |(a, b), &byte| {
         let a = (a + u32::from(byte)) % 65_521;

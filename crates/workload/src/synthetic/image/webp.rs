@@ -1,7 +1,7 @@
-//! WebP, lossless (RFC 9649). Padding is a chunk of an unknown type, which readers skip: `fmPd`.
+//! Lossless WebP images (RFC 9649). The padding is a chunk of the unknown type `fmPd`, which readers skip.
 //!
-//! The format pads chunks to an even length. A file of odd size ends with one byte that its header does not
-//! count; RFC 9649 requires readers to ignore it.
+//! The format pads chunks to an even length. A file of odd size ends with one byte that is not included in the length
+//! in its header; RFC 9649 requires readers to ignore this byte.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use fathometer_model::{Body, Seed, SharedSlice};
 use super::super::pool::append_cyclic;
 use crate::content::noise;
 
-/// Bytes of a simple file without its pixels: the headers of the file and of the chunk, and the bitstream's
-/// header and its five prefix codes.
+/// Bytes of a file without pixel data: the headers of the file and of the chunk, and the bitstream's header and its
+/// five prefix codes.
 const SHELL: u64 = 20 + HEADER;
 /// Bytes of a bitstream before its pixels.
 const HEADER: u64 = 13;
-/// The size of an image of eight pixels.
+/// Bytes of a file with eight pixels.
 pub(super) const SMALLEST: u64 = SHELL + 1;
-/// The longest row, in bytes; a byte holds eight pixels.
+/// The longest row, in bytes; a byte has eight pixels.
 const LONGEST_ROW: u64 = 200;
 /// Width and height of the picture in larger files.
 const SIDE: u32 = 16;
 /// Bytes of a chunk's type and length.
 const FRAME: u64 = 8;
-/// Bytes at the start of the padding that belong to this file only.
+/// Bytes at the start of the padding that differ between files.
 const OWN: u64 = 8;
 
 /// Generates WebPs.
@@ -45,7 +45,7 @@ impl WebPs {
         }
     }
 
-    /// The `index`-th file, of `size` bytes.
+    /// Generates file number `index`, with `size` bytes.
     pub fn make(&self, index: u64, size: u64) -> Body {
         let own = self.seed.child(index);
         let even = size & !1;
@@ -62,7 +62,8 @@ impl WebPs {
             let stream = bitstream(SIDE, SIDE, self.seed.draw(0), &self.pixels);
             let mut file = riff(even);
             chunk(&mut file, *b"VP8X", 10);
-            // No features; the canvas has the picture's size, each side minus one in 24 bits.
+            // No optional features are set. The canvas has the picture's size; each side minus one is stored in 24
+            // bits.
             file.extend([0, 0, 0, 0]);
             for side in [SIDE, SIDE] {
                 file.extend(&(side - 1).to_le_bytes()[..3]);
@@ -99,7 +100,7 @@ fn chunk(file: &mut Vec<u8>, kind: [u8; 4], length: u32) {
     file.extend(length.to_le_bytes());
 }
 
-/// A picture of two shades of green, one bit per pixel.
+/// Generates a picture of two shades of green, one bit per pixel.
 fn bitstream(width: u32, height: u32, shades: u64, pixels: &[u8]) -> Vec<u8> {
     let mut bits = Bits::default();
     bits.put(0x2f, 8);
@@ -123,7 +124,7 @@ fn bitstream(width: u32, height: u32, shades: u64, pixels: &[u8]) -> Vec<u8> {
     bits.bytes
 }
 
-/// Bits packed from the lowest one up.
+/// Bits packed from the least significant bit.
 #[derive(Default)]
 struct Bits {
     bytes: Vec<u8>,

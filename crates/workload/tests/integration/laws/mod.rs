@@ -1,11 +1,12 @@
-//! Quantiles, probabilities, draws and means of laws agree with one another, with the papers, and with SciPy.
+//! Tests that quantiles, probabilities, random values and means of laws agree with one another, with the papers, and
+//! with SciPy.
 
 mod scipy;
 
 use fathometer_model::Seed;
 use fathometer_workload::distribution::Law;
 
-/// Every kind of law, with the parameters of the workloads and some extreme ones.
+/// Every kind of law, with the parameters of the workloads and some extreme parameters.
 const LAWS: [Law; 13] = [
     Law::Uniform {
         low: -1.0,
@@ -78,8 +79,8 @@ fn quantiles_invert_probabilities() {
     assert_eq!(Law::Fixed(4.0).cdf(4.0), 1.0);
 }
 
-/// The Kolmogorov-Smirnov distance of 20 000 draws is above 2.0 / sqrt(20 000) with probability
-/// 0.00067; the seed is fixed.
+/// The Kolmogorov-Smirnov distance of 20 000 values is above 2.0 / sqrt(20 000) with probability 0.00067; the seed is
+/// fixed.
 #[test]
 fn draws_follow_their_law() {
     const DRAWS: u64 = 20_000;
@@ -89,7 +90,7 @@ fn draws_follow_their_law() {
         let distance = draws
             .iter()
             .enumerate()
-            // Of equal values, as at a cap, only the last one is on the empirical distribution.
+            // Of equal values, as at a cap, only the last one is on the empirical distribution function.
             .filter(|&(place, x)| draws.get(place + 1) != Some(x))
             .map(|(place, &x)| ((place + 1) as f64 / DRAWS as f64 - law.cdf(x)).abs())
             .fold(0.0, f64::max);
@@ -101,11 +102,11 @@ fn draws_follow_their_law() {
 fn means_are_the_integral_of_the_quantiles() {
     for law in LAWS {
         let Some(mean) = law.mean() else { continue };
-        // Its mean is its parameter, and its quantiles take long to compute.
+        // The mean of this law is a parameter, and its quantiles take long to compute.
         if matches!(law, Law::InverseGaussian { .. }) {
             continue;
         }
-        // Strata that become finer towards 1, to resolve the heavy tails.
+        // The strata become finer towards 1, to resolve the heavy tails.
         let integral: f64 = (0..40_000)
             .map(|n| {
                 let at = |n: i32| 1.0 - (1.0 - f64::from(n) / 4e4).powi(3);
@@ -145,7 +146,7 @@ fn the_numbers_in_the_papers_come_out() {
     let draws: Vec<f64> = (0..100_000).map(|n| lengths.sample(Seed(1), n)).collect();
     let mean = draws.iter().sum::<f64>() / 1e5;
     let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 1e5;
-    // The standard error of the mean is 0.01; that of the variance 0.14.
+    // The standard error of the mean is 0.01; the standard error of the variance is 0.14.
     assert!((mean - 3.86).abs() < 0.04, "{mean}");
     assert!((variance - 9.46).abs() < 0.6, "{variance}");
 }
@@ -193,7 +194,7 @@ fn a_law_outside_its_definition_is_refused_with_the_rule() {
     };
     assert_eq!(
         law.check().unwrap_err().to_string(),
-        "bounded Pareto(k = 5, p = 5, alpha = 1): 0 < k < p, and alpha is above 0"
+        "bounded Pareto(k = 5, p = 5, alpha = 1): 0 < k < p is required, and alpha must be above 0"
     );
     let negative = Law::Lognormal {
         mu: 1.0,

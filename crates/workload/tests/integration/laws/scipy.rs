@@ -1,4 +1,4 @@
-//! Laws and draws compared with SciPy, if it is installed.
+//! Compares laws and random values with SciPy, if it is installed.
 
 use fathometer_model::Seed;
 use fathometer_workload::distribution::Law;
@@ -6,8 +6,8 @@ use fathometer_workload::distribution::Law;
 use super::LAWS;
 use crate::python::python;
 
-/// Prints, for each law: its mean, its quantiles and probabilities at given points, and draws computed from
-/// the formulas alone.
+/// A script that prints, for each law, its mean, its quantiles and probabilities at given points, and random values
+/// computed from the formulas.
 const SCRIPT: &str = r"
 import math, sys
 from scipy import stats
@@ -68,7 +68,7 @@ fn laws_are_scipys() {
         let mut same = |ours: f64, what: &str| {
             let theirs = theirs.next().expect("one number for each requested value");
             let near = (ours - theirs).abs() <= 1e-9 * theirs.abs();
-            assert!(near, "{law}: {what}: {ours}, SciPy {theirs}");
+            assert!(near, "{law}, {what}: {ours} here, {theirs} in SciPy");
         };
         same(law.mean().expect("these have means"), "mean");
         let quantiles = PROBABILITIES.map(|p| law.quantile(p));
@@ -78,8 +78,8 @@ fn laws_are_scipys() {
         for x in quantiles {
             same(law.cdf(1.5 * x), "probability");
         }
-        // Draws of the inverse Gaussian are a transformation of two numbers, and not the inverse of the
-        // distribution.
+        // Values of the inverse Gaussian are a transformation of two numbers, and not the inverse of the distribution
+        // function.
         if !matches!(law, Law::InverseGaussian { .. }) {
             for n in 0..20 {
                 same(law.sample(Seed(42), n), "draw");

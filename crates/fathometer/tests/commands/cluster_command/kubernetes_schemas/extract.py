@@ -1,5 +1,6 @@
 """Extracts the schemas of Job, Service and Secret, with all referenced schemas, from the Python package
-kubernetes-validate, whose files come from Kubernetes' OpenAPI description. Descriptions are removed; nothing else.
+kubernetes-validate, whose files come from Kubernetes' OpenAPI description. Removes descriptions, and
+lets all references point into the same file.
 
 usage: python3 extract.py FOLDER-OF-THE-UNPACKED-PACKAGE 1.35 1.36 1.37"""
 
@@ -14,7 +15,7 @@ OUTSIDE = "/api/_definitions.json#"
 
 
 def cleaned(schema):
-    """The schema without descriptions, its references inside one file."""
+    """Returns the schema without descriptions, with references into the same file."""
     if isinstance(schema, list):
         return [cleaned(each) for each in schema]
     if not isinstance(schema, dict):
