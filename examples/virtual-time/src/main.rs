@@ -1,4 +1,5 @@
-//! What does pipelining save? The HTTP/1.1 machines retrieve the Microscape page over a path in virtual time.
+//! Measures the time that pipelining saves: the HTTP/1.1 state machines retrieve the Microscape page over a path in
+//! virtual time.
 
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ fn main() {
     }
 }
 
-/// Requests all files on one connection, at most `depth` at a time. Returns the end and the packets of both directions.
+/// Requests all files on one connection, at most `depth` at a time. Returns the time of the end and the number of
+/// packets in both directions.
 fn retrieve(path: &Profile, depth: u16) -> (Instant, usize) {
     let site = Arc::new(microscape::site(Seed(1997), Variant::LowerCase));
     let origin = Origin::new(site.clone(), Default::default()).expect("the site is valid");
