@@ -360,25 +360,15 @@ mod tests {
                 relative: None,
             }]],
         };
-        let column = r#"{"label": "CPU", "metric": "cpu_total_pct"}"#;
         let table = TableResult {
-            id: "T2".to_owned(),
-            title: String::new(),
-            era: "today".to_owned(),
-            note: String::new(),
-            of_the_paper: true,
-            columns: vec![serde_json::from_str(column).unwrap()],
             groups: vec![("all".to_owned(), String::new())],
-            also: Vec::new(),
-            relative_to: None,
             rows: vec![
                 row("40 users", "HTTP/1.0", 10.0, 100.0),
                 row("40 users", "HTTP/1.1", 8.0, 80.0),
                 row("280 users", "HTTP/1.0", 40.0, 200.0),
                 row("280 users", "HTTP/1.1", 30.0, 150.0),
             ],
-            footnotes: Vec::new(),
-            replicates: None,
+            ..TableResult::with_one_column()
         };
         let acceptance = Acceptance {
             id: "cpu".to_owned(),

@@ -240,6 +240,26 @@ pub struct TableResult {
 }
 
 impl TableResult {
+    /// A table of the paper for tests, with a column `CPU` and without rows.
+    #[cfg(test)]
+    pub(crate) fn with_one_column() -> TableResult {
+        let column = r#"{"label": "CPU", "metric": "cpu_total_pct"}"#;
+        TableResult {
+            id: "T2".to_owned(),
+            title: String::new(),
+            era: "today".to_owned(),
+            note: String::new(),
+            of_the_paper: true,
+            columns: vec![serde_json::from_str(column).unwrap()],
+            groups: Vec::new(),
+            also: Vec::new(),
+            relative_to: None,
+            rows: Vec::new(),
+            footnotes: Vec::new(),
+            replicates: None,
+        }
+    }
+
     /// Whether the run has any figure for the table.
     pub fn is_measured(&self) -> bool {
         let is_there = |value: &Measured| !matches!(value, Measured::Missing);

@@ -328,20 +328,9 @@ mod tests {
 
     #[test]
     fn a_ratio_of_an_invalid_cell_is_shown_as_invalid() {
-        let column = r#"{"label": "CPU", "metric": "cpu_total_pct"}"#;
         let table = TableResult {
-            id: "T2".to_owned(),
-            title: String::new(),
-            era: "today".to_owned(),
-            note: String::new(),
-            of_the_paper: true,
-            columns: vec![serde_json::from_str(column).unwrap()],
-            groups: Vec::new(),
-            also: Vec::new(),
             relative_to: Some("HTTP/1.0".to_owned()),
-            rows: Vec::new(),
-            footnotes: Vec::new(),
-            replicates: None,
+            ..TableResult::with_one_column()
         };
         let datum = |ours: Measured, ratio: Option<f64>| Datum {
             ours,

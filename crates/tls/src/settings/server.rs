@@ -39,7 +39,7 @@ pub struct ServerOptions {
     /// [`Tickets::Stateful`], which prevents replay because each ticket can be used only once. The answer to early data
     /// may be sent before the handshake is complete.
     pub early_data: Option<u32>,
-    /// Whether clients are asked for certificates.
+    /// Whether the server requests certificates from clients.
     pub client_certificates: ClientCertificates,
     /// The maximum number of bytes of application data in one record: 32 to 16384.
     pub record_size: usize,
@@ -125,7 +125,7 @@ pub enum Tickets {
     },
 }
 
-/// Whether clients are asked for certificates.
+/// Whether the server requests certificates from clients.
 #[derive(Debug, Clone)]
 pub enum ClientCertificates {
     /// No certificate is requested.
